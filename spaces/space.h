@@ -1,0 +1,112 @@
+/* space.h - a kernel family's candidate space, as data.
+ *
+ * One JSON file per family (spaces/<family>.json, embedded in the library):
+ *
+ *   { "space": 1, "family": "gemm_mma",
+ *     "parameters": [ {"name": "tile_m", "values": [16, 32, 64, 128],
+ *                      "default": 64, "about": "rows of C per block"} ],
+ *     "rules": [ {"name": "shared_fits", "level": "hard",
+ *                 "arch": "sm_80 sm_90",        (optional; default: all)
+ *                 "require": "shared_bytes <= arch.shared_per_block",
+ *                 "reason": "a block cannot have more shared memory"} ] }
+ *
+ * `require` must hold for a point to stay.  "hard": the point cannot run;
+ * "heuristic": it should not win.  Expressions are the common Python subset:
+ * and or not, comparisons (chained too), + - * / // % **, min max abs,
+ * parentheses, conditional `a if c else b`, numbers; names are parameters,
+ * extents of the problem (m, n, k, ...), names that the family's `derive`
+ * gives, and arch.<field>.
+ */
+#ifndef CUVIL_SPACES_SPACE_H_
+#define CUVIL_SPACES_SPACE_H_
+
+#include "base/arch.h"
+#include "base/buf.h"
+#include "base/status.h"
+
+#define CUVIL_MAX_PARAMS 24
+#define CUVIL_MAX_VALUES 32
+
+struct cuvil_config {
+  int64_t value[CUVIL_MAX_PARAMS]; /* by the space's parameter index */
+};
+
+struct cuvil_param {
+  const char *name; /* owned by the space */
+  const char *about;
+  int count;
+  int64_t values[CUVIL_MAX_VALUES];
+  int64_t fallback; /* the default */
+};
+
+struct cuvil_expression; /* compiled `require` */
+
+struct cuvil_rule {
+  const char *name, *reason, *text;
+  bool hard;
+  const char *arch; /* space-separated names, or NULL for all */
+  struct cuvil_expression *expression;
+};
+
+struct cuvil_space {
+  const char *family;
+  int param_count;
+  struct cuvil_param params[CUVIL_MAX_PARAMS];
+  int rule_count;
+  struct cuvil_rule *rules;
+};
+
+/* Names an expression may use beside parameters and arch fields. */
+struct cuvil_variable {
+  const char *name;
+  double value;
+};
+
+/* `origin` names the text in messages (line numbers where JSON has them). */
+CUVIL_MUST_USE enum cuvil_status cuvil_space_parse(const char *json,
+                                                   size_t size,
+                                                   const char *origin,
+                                                   struct cuvil_space **out);
+void cuvil_space_destroy(struct cuvil_space *space);
+/* -1: none of that name. */
+int cuvil_space_param(const struct cuvil_space *space, const char *name);
+int64_t cuvil_config_get(const struct cuvil_space *space,
+                         const struct cuvil_config *config, const char *name);
+void cuvil_config_set(const struct cuvil_space *space,
+                      struct cuvil_config *config, const char *name,
+                      int64_t value);
+void cuvil_space_default(const struct cuvil_space *space,
+                         struct cuvil_config *out);
+/* Product of the counts. */
+uint64_t cuvil_space_size(const struct cuvil_space *space);
+/* The point of rank `index` (first parameter slowest). */
+void cuvil_space_point(const struct cuvil_space *space, uint64_t index,
+                       struct cuvil_config *out);
+/* "tile_m=64,tile_n=128"; all parameters, in order.  Parse needs every one
+ * and only values of the space. */
+void cuvil_config_print(const struct cuvil_space *space,
+                        const struct cuvil_config *config,
+                        struct cuvil_buf *out);
+CUVIL_MUST_USE enum cuvil_status cuvil_config_parse(
+    const struct cuvil_space *space, const char *text,
+    struct cuvil_config *out);
+/* First rule that the point breaks: its index, -1 when it breaks none, -2
+ * when an expression cannot be evaluated (message set).  heuristics: also
+ * apply heuristic rules. */
+int cuvil_space_check(const struct cuvil_space *space,
+                      const struct cuvil_arch *arch,
+                      const struct cuvil_config *config,
+                      const struct cuvil_variable *variables, int count,
+                      bool heuristics);
+
+/* The evaluator by itself. */
+CUVIL_MUST_USE enum cuvil_status cuvil_expression_parse(
+    const char *text, struct cuvil_expression **out);
+void cuvil_expression_destroy(struct cuvil_expression *expression);
+/* lookup returns false for an unknown name. */
+CUVIL_MUST_USE enum cuvil_status cuvil_expression_evaluate(
+    const struct cuvil_expression *expression,
+    bool (*lookup)(void *user, const char *name, double *out), void *user,
+    double *out);
+
+#endif /* CUVIL_SPACES_SPACE_H_ */
