@@ -1,0 +1,215 @@
+/* buf.c - growing strings and the few file operations every room shares.
+ *
+ * Files are written beside their target and renamed, and the folder is not
+ * trusted to exist: losing a user's old file to a half-written new one is the
+ * one thing that these must never do.
+ */
+#include "base/buf.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void cuvil_buf_free(struct cuvil_buf *buf) {
+  free(buf->data);
+  memset(buf, 0, sizeof *buf);
+}
+
+void cuvil_buf_clear(struct cuvil_buf *buf) {
+  buf->size = 0;
+  if (buf->data) buf->data[0] = 0;
+}
+
+static bool reserve(struct cuvil_buf *buf, size_t more) {
+  if (buf->failed) return false;
+  size_t need;
+  if (__builtin_add_overflow(buf->size, more, &need) ||
+      __builtin_add_overflow(need, 1, &need)) {
+    buf->failed = true;
+    return false;
+  }
+  if (need <= buf->capacity) return true;
+  size_t capacity = buf->capacity ? buf->capacity : 64;
+  while (capacity < need) {
+    capacity = capacity > need / 2 ? need : capacity * 2;
+  }
+  char *data = realloc(buf->data, capacity);
+  if (!data) {
+    buf->failed = true;
+    return false;
+  }
+  buf->data = data;
+  buf->capacity = capacity;
+  return true;
+}
+
+void cuvil_buf_add(struct cuvil_buf *buf, const void *bytes, size_t size) {
+  if (!reserve(buf, size)) return;
+  if (size) memcpy(buf->data + buf->size, bytes, size);
+  buf->size += size;
+  buf->data[buf->size] = 0;
+}
+
+void cuvil_buf_puts(struct cuvil_buf *buf, const char *text) {
+  cuvil_buf_add(buf, text, strlen(text));
+}
+
+void cuvil_buf_printf(struct cuvil_buf *buf, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  va_list again;
+  va_copy(again, args);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  if (length >= 0 && reserve(buf, (size_t)length)) {
+    vsnprintf(buf->data + buf->size, (size_t)length + 1, format, again);
+    buf->size += (size_t)length;
+  } else {
+    buf->failed = true;
+  }
+  va_end(again);
+}
+
+enum cuvil_status cuvil_buf_status(const struct cuvil_buf *buf) {
+  if (buf->failed) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "out of memory");
+  return CUVIL_OK;
+}
+
+const char *cuvil_buf_text(const struct cuvil_buf *buf) {
+  return buf->data ? buf->data : "";
+}
+
+char *cuvil_buf_take(struct cuvil_buf *buf) {
+  char *data = buf->data ? buf->data : calloc(1, 1);
+  memset(buf, 0, sizeof *buf);
+  return data;
+}
+
+enum cuvil_status cuvil_file_read(const char *path, struct cuvil_buf *out) {
+  memset(out, 0, sizeof *out);
+  FILE *file = fopen(path, "rbe");
+  if (!file) return CUVIL_FAIL(CU_ERR_IO, "%s: %s", path, strerror(errno));
+  enum cuvil_status status = CUVIL_OK;
+  char chunk[65536];
+  size_t got;
+  while ((got = fread(chunk, 1, sizeof chunk, file)) > 0)
+    cuvil_buf_add(out, chunk, got);
+  if (ferror(file))
+    status =
+        CUVIL_FAIL(CU_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+  else
+    status = cuvil_buf_status(out);
+  fclose(file);
+  if (status != CUVIL_OK) cuvil_buf_free(out);
+  return status;
+}
+
+enum cuvil_status cuvil_file_write_atomic(const char *path, const void *bytes,
+                                          size_t size) {
+  struct cuvil_buf name = {0};
+  cuvil_buf_printf(&name, "%s.XXXXXX", path);
+  CUVIL_TRY(cuvil_buf_status(&name));
+  enum cuvil_status status = CUVIL_OK;
+  int fd = mkostemp(name.data, O_CLOEXEC);
+  if (fd < 0) {
+    status =
+        CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    cuvil_buf_free(&name);
+    return status;
+  }
+  const char *from = bytes;
+  size_t left = size;
+  while (left > 0) {
+    ssize_t n = write(fd, from, left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) goto broken;
+    from += n;
+    left -= (size_t)n;
+  }
+  /* mkstemp makes files private; these are ordinary results. */
+  mode_t mask = umask(0);
+  umask(mask);
+  if (fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0) goto broken;
+  if (close(fd) != 0) {
+    fd = -1;
+    goto broken;
+  }
+  fd = -1;
+  if (rename(name.data, path) != 0) goto broken;
+  cuvil_buf_free(&name);
+  return CUVIL_OK;
+broken:
+  status = CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+  if (fd >= 0) close(fd);
+  unlink(name.data);
+  cuvil_buf_free(&name);
+  return status;
+}
+
+enum cuvil_status cuvil_make_dirs(const char *path) {
+  char *copy = strdup(path);
+  if (!copy) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "out of memory");
+  enum cuvil_status status = CUVIL_OK;
+  for (char *p = copy + 1;; p++) {
+    if (*p != '/' && *p != 0) continue;
+    char kept = *p;
+    *p = 0;
+    struct stat info;
+    if (mkdir(copy, 0777) != 0 &&
+        (errno != EEXIST || stat(copy, &info) != 0 || !S_ISDIR(info.st_mode))) {
+      status = CUVIL_FAIL(CU_ERR_IO, "%s: cannot make this folder: %s", copy,
+                          strerror(errno == EEXIST ? ENOTDIR : errno));
+      break;
+    }
+    *p = kept;
+    if (!kept) break;
+  }
+  free(copy);
+  return status;
+}
+
+enum cuvil_status cuvil_parse_duration(const char *text, double *out_seconds) {
+  *out_seconds = 0;
+  char *end;
+  double value = isdigit((unsigned char)text[0]) || text[0] == '.'
+                     ? strtod(text, &end)
+                     : -1;
+  double unit = -1;
+  if (value >= 0) {
+    if (*end == 0 || strcmp(end, "s") == 0) unit = 1;
+    if (strcmp(end, "us") == 0) unit = 1e-6;
+    if (strcmp(end, "ms") == 0) unit = 1e-3;
+    if (strcmp(end, "m") == 0) unit = 60;
+    if (strcmp(end, "h") == 0) unit = 3600;
+  }
+  if (unit < 0 || value > 1e9)
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "'%s' is not a duration; write 500ms, 30s or 5m", text);
+  *out_seconds = value * unit;
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_parse_size(const char *text, uint64_t *out_bytes) {
+  *out_bytes = 0;
+  char *end = NULL;
+  errno = 0;
+  unsigned long long value =
+      isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+  int shift = -1;
+  if (end && errno == 0) {
+    if (*end == 0 || strcmp(end, "B") == 0) shift = 0;
+    if (strcmp(end, "K") == 0) shift = 10;
+    if (strcmp(end, "M") == 0) shift = 20;
+    if (strcmp(end, "G") == 0) shift = 30;
+  }
+  if (shift < 0 || value > (UINT64_MAX >> shift))
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "'%s' is not a size; write 64K, 16M or 1G", text);
+  *out_bytes = (uint64_t)value << shift;
+  return CUVIL_OK;
+}
