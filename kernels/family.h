@@ -114,6 +114,11 @@ struct cuvil_emit_names {
   /* Coordinate of each problem dimension, as int expressions, by dim index;
    * NULL for a dimension that the epilogue cannot need (reduced). */
   const char *coordinate[CUVIL_MAX_DIMS];
+  /* By operand index.  A side input: a float expression of its value at this
+   * point, where the template has loaded it itself (in vectors); NULL: the
+   * generated statements load it by its coordinates.  It stays among the
+   * parameters (side_<operand name>) either way. */
+  const char *value[CUVIL_MAX_OPERANDS];
 };
 /* Declares kernel parameters for side operands and extra outputs
  * ("const __half *__restrict__ side_bias, ...") and for run-time constants,
