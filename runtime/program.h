@@ -133,6 +133,13 @@ CUVIL_MUST_USE enum cuvil_status cuvil_step_arg_tensor_map(
 /* Sum of bytes of workspace, zeroed buffers. */
 uint64_t cuvil_program_workspace(const struct cuvil_program *program);
 
+/* Holds every rule that a device could only answer with a fault: indices in
+ * range, ranges inside their buffers, launch dimensions within what any
+ * architecture allows, names that can be names.  CU_ERR_INVALID_ARGUMENT says
+ * `origin`, the step and the rule.  The executor and the plan reader ask. */
+CUVIL_MUST_USE enum cuvil_status cuvil_program_check(
+    const struct cuvil_program *program, const char *origin);
+
 /* Everything but sources and cubins (modules by hash); inverse of each other.
  */
 CUVIL_MUST_USE enum cuvil_status cuvil_program_to_json(
