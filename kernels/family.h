@@ -77,18 +77,29 @@ void cuvil_family_plant(const struct cuvil_family *const *families, int count);
 CUVIL_MUST_USE enum cuvil_status cuvil_family_space(
     const struct cuvil_family *family, const struct cuvil_space **out);
 /* Rules and derive together: true when the point may be compiled.  *out_rule:
- * index of the rule that removed it, -1 when `derive` did (or none). */
+ * index of the rule that removed it, -1 when `derive` did (or none), -2 when a
+ * rule cannot be evaluated (a fault of the space file; message set).  Names a
+ * rule may use: parameters, the problem's extents, size_<operand> (bytes of an
+ * element, of every operand), group stride_h stride_w, the fields of
+ * cuvil_derived, arch.*. */
 bool cuvil_family_allows(const struct cuvil_family *family,
                          const struct cuvil_query *query,
                          const struct cuvil_config *config, bool heuristics,
                          struct cuvil_derived *out_derived, int *out_rule);
 /* The family and point that an untuned compile uses: the first own family of
- * the list that is applicable. */
+ * the list that is applicable; a reference family where no other is. */
 CUVIL_MUST_USE enum cuvil_status cuvil_family_fallback(
     const struct cuvil_problem *problem, const struct cuvil_arch *arch,
     const struct cuvil_family **out_family, struct cuvil_config *out_config);
-/* What the compiler or loader needs before a program can run: every module
- * compiled, from the cache where it is there.  cubin_dir NULL: no cache. */
+/* ---- compile.c
+ * What the compiler or loader needs before a program can run: every module
+ * compiled, from the cache where it is there.  cubin_dir NULL: no cache.
+ * *out_last sums the modules up: most registers, stack and static shared
+ * memory, spills and seconds added (a cached cubin reports what its compile
+ * took); `cubin` is NULL (the modules own them), `log` the last compiler log,
+ * NULL when every module came from the cache.  Free it with
+ * cuvil_compile_result_free.  A module over CU_ERR_KERNEL_COMPILE leaves the
+ * log in *out_last too. */
 CUVIL_MUST_USE enum cuvil_status cuvil_program_compile(
     struct cuvil_program *program, const char *cubin_dir,
     struct cuvil_compile_result *out_last /* may be NULL */);
@@ -107,33 +118,73 @@ CUVIL_MUST_USE enum cuvil_status cuvil_compare_program(
     enum cuvil_dtype dtype, int64_t elements, const struct cuvil_arch *arch,
     struct cuvil_program **out);
 
-/* ---- common/expression.c: the epilogue as CUDA C */
-/* How a family's template names things for the generated epilogue. */
+/* ---- common/expression.c: the epilogue as CUDA C
+ *
+ * What a template gets (cuvil_emit_epilogue), to be put after types.cuh and
+ * operators.cuh (or checked.cuh) and before the template:
+ *
+ *   #define EPILOGUE_PARAMETERS , const f16 * s_bias, float sk0
+ *   #define EPILOGUE_ARGUMENTS , s_bias, sk0
+ *   value_t epilogue(value_t acc, i64 at, int i_m, int i_n EPILOGUE_PARAMETERS)
+ *   template <int V> void epilogue_vector(float (&acc)[V], i64 at, int i_m,
+ *                                         int i_n EPILOGUE_PARAMETERS)
+ *
+ * A kernel appends EPILOGUE_PARAMETERS to its own parameters and passes
+ * EPILOGUE_ARGUMENTS on; its launch step ends in what
+ * cuvil_emit_epilogue_arguments adds.  `at`: the point's element offset in the
+ * main output's storage (used for every operand laid out like the output).
+ * i_<dim>: coordinates, one for each dimension of the main output in the order
+ * of problem->dims (gemm: i_m, i_n; conv: i_n, i_k, i_p, i_q whatever the
+ * layout).  What is not used costs nothing once inlined, so pass them all.
+ * epilogue returns the value of `out`, which the caller stores; extra outputs
+ * it stores itself.  epilogue_vector does V (a power of two) consecutive
+ * elements along the output's fastest dimension in place: `at` and that
+ * dimension's coordinate are multiples of V, all V lie inside.  It exists for
+ * packed innermost outputs only (fastest stride 1), in fp32 only.
+ *
+ * The text holds no extents: strides of packed operands are computed from
+ * extent arguments.  Alignment classes are in the text. */
+/* How a family names things that it puts around cuvil_emit_epilogue_body. */
 struct cuvil_emit_names {
-  const char *acc; /* float expression of the accumulator */
+  const char *acc; /* value_t expression of the accumulator; NULL: none */
+  /* i64 expression of the point's offset in the main output; NULL: compute
+   * every offset from coordinates. */
+  const char *offset;
   /* Coordinate of each problem dimension, as int expressions, by dim index;
    * NULL for a dimension that the epilogue cannot need (reduced). */
   const char *coordinate[CUVIL_MAX_DIMS];
-  /* By operand index.  A side input: a float expression of its value at this
-   * point, where the template has loaded it itself (in vectors); NULL: the
-   * generated statements load it by its coordinates.  It stays among the
-   * parameters (side_<operand name>) either way. */
+  /* By operand index.  A side input: a value_t expression of its value at this
+   * point, where the template has loaded it itself; NULL: the generated
+   * statements read it (through s_<operand name>).  It stays among the
+   * parameters either way. */
   const char *value[CUVIL_MAX_OPERANDS];
 };
-/* Declares kernel parameters for side operands and extra outputs
- * ("const __half *__restrict__ side_bias, ...") and for run-time constants,
- * each with a leading comma; */
+void cuvil_emit_epilogue(const struct cuvil_problem *problem, bool checked,
+                         struct cuvil_buf *out);
+/* The pieces: parameters, each with a leading comma; ... */
 void cuvil_emit_epilogue_parameters(const struct cuvil_problem *problem,
-                                    struct cuvil_buf *out);
-/* ... statements for one point; the value of `out` ends in the float variable
- * `result`; extra outputs are stored by the statements themselves. */
+                                    bool checked, struct cuvil_buf *out);
+/* ... statements for one point; the value of `out` ends in the value_t
+ * variable `result`; extra outputs are stored by the statements themselves. */
 void cuvil_emit_epilogue_body(const struct cuvil_problem *problem,
                               const struct cuvil_emit_names *names,
-                              struct cuvil_buf *out);
+                              bool checked, struct cuvil_buf *out);
 /* ... and the matching arguments of the launch step, in the same order.
- * buffer_of_operand[i]: program buffer of operand i. */
+ * buffer_of_operand[i]: program buffer of operand i; bounds_of_operand: of the
+ * error bounds of extra outputs (checked), else NULL. */
 CUVIL_MUST_USE enum cuvil_status cuvil_emit_epilogue_arguments(
     const struct cuvil_problem *problem, const int *buffer_of_operand,
-    struct cuvil_step *step);
+    const int *bounds_of_operand, struct cuvil_step *step);
+/* "f16" "bf16" "float" "double" "i8" "u8" "i32" "i64" "bool8": as types.cuh
+ * calls them; static. */
+const char *cuvil_emit_type(enum cuvil_dtype dtype);
+/* True when the operand's elements lie as the main output's do, so that one
+ * offset serves both. */
+bool cuvil_operand_like_output(const struct cuvil_problem *problem,
+                               int operand);
+/* Elements to whose multiple every row of the operand (run along its fastest
+ * dimension) is aligned: a power of two, at most 16; 1 where the fastest
+ * stride is not 1.  Holds for bases aligned to 16 bytes or more. */
+int cuvil_operand_alignment(const struct cuvil_problem *problem, int operand);
 
 #endif /* CUVIL_KERNELS_FAMILY_H_ */

@@ -1,0 +1,542 @@
+/* expression.c - an epilogue (or a pointwise problem) as CUDA C.
+ *
+ * The epilogue is a short single-assignment program over the accumulator, side
+ * operands and constants; here it becomes two device functions, one for a
+ * point and one for a run of points along the output's fastest dimension, in
+ * which side operands are read with the widest access that their alignment
+ * class allows.  The operators are calls to op_<name>, which mean fp32
+ * arithmetic or (value, error) pairs in fp64 depending on what stands before.
+ *
+ * Every run-time value that the text needs - pointers, strides, limits,
+ * extents, constants - is a parameter of the kernel.  One walk over the
+ * problem lists them; declaring, passing on and filling the launch arguments
+ * are three ways to print that one list, so that they cannot disagree.
+ */
+#include <string.h>
+
+#include "kernels/family.h"
+
+const char *cuvil_emit_type(enum cuvil_dtype dtype) {
+  switch (dtype) {
+    case CUVIL_F32:
+      return "float";
+    case CUVIL_F16:
+      return "f16";
+    case CUVIL_BF16:
+      return "bf16";
+    case CUVIL_F64:
+      return "double";
+    case CUVIL_I8:
+      return "i8";
+    case CUVIL_U8:
+      return "u8";
+    case CUVIL_I32:
+      return "i32";
+    case CUVIL_I64:
+      return "i64";
+    case CUVIL_BOOL:
+      return "bool8";
+    case CUVIL_DTYPE_NONE:
+    case CUVIL_DTYPE_COUNT:
+      break;
+  }
+  return "void";
+}
+
+bool cuvil_operand_like_output(const struct cuvil_problem *problem,
+                               int operand) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  const struct cuvil_operand *o = &problem->operands[operand];
+  if (o->rank != y->rank) return false;
+  for (int i = 0; i < y->rank; i++)
+    if (o->dims[i] != y->dims[i] || o->limit[i] != y->limit[i] ||
+        o->strides[i] != y->strides[i])
+      return false;
+  return o->strided == y->strided;
+}
+
+int cuvil_operand_alignment(const struct cuvil_problem *problem, int operand) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  if (o->rank == 0 || o->strides[o->rank - 1] != 1) return 1;
+  int aligned = 16;
+  for (int i = 0; i + 1 < o->rank; i++) {
+    int each = cuvil_divisibility(o->strides[i]);
+    if (each < aligned) aligned = each;
+  }
+  return aligned;
+}
+
+/* ---- the list of run-time values */
+enum value_kind { POINTER, BOUNDS, STRIDE, LIMIT, EXTENT, CONSTANT };
+struct value {
+  enum value_kind kind;
+  int operand, place; /* stride, limit: of dims[place] */
+  int dim;            /* extent */
+  int number;         /* constant: in order of appearance */
+  double constant;
+};
+typedef enum cuvil_status (*visit_fn)(void *user, const struct value *value);
+
+static bool is_used(const struct cuvil_problem *problem, int operand) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  if (o->role == CUVIL_ROLE_SIDE) return true;
+  if (o->role == CUVIL_ROLE_OUTPUT) return operand != problem->output;
+  return false;
+}
+
+/* Packed operands need the extents of all dimensions but the slowest, where
+ * no limit stands in for them. */
+static enum cuvil_status visit_operand(const struct cuvil_problem *problem,
+                                       int operand, visit_fn visit, void *user,
+                                       bool *needed) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  if (cuvil_operand_like_output(problem, operand)) return CUVIL_OK;
+  for (int i = 0; i < o->rank; i++) {
+    struct value v = {.operand = operand, .place = i, .dim = o->dims[i]};
+    if (o->limit[i]) {
+      v.kind = LIMIT;
+      CUVIL_TRY(visit(user, &v));
+    }
+    if (o->strided) {
+      v.kind = STRIDE;
+      CUVIL_TRY(visit(user, &v));
+    } else if (i > 0 && !o->limit[i]) {
+      needed[o->dims[i]] = true;
+    }
+  }
+  return CUVIL_OK;
+}
+
+static enum cuvil_status visit_values(const struct cuvil_problem *problem,
+                                      bool checked, visit_fn visit,
+                                      void *user) {
+  bool needed[CUVIL_MAX_DIMS] = {false};
+  for (int i = 0; i < problem->operand_count; i++) {
+    if (!is_used(problem, i)) continue;
+    struct value v = {.kind = POINTER, .operand = i};
+    CUVIL_TRY(visit(user, &v));
+    if (checked && problem->operands[i].role == CUVIL_ROLE_OUTPUT) {
+      v.kind = BOUNDS;
+      CUVIL_TRY(visit(user, &v));
+    }
+    CUVIL_TRY(visit_operand(problem, i, visit, user, needed));
+  }
+  for (int d = 0; d < problem->dim_count; d++) {
+    struct value v = {.kind = EXTENT, .dim = d};
+    if (needed[d]) CUVIL_TRY(visit(user, &v));
+  }
+  int number = 0;
+  for (int s = 0; s < problem->epilogue.count; s++) {
+    const struct cuvil_statement *st = &problem->epilogue.statements[s];
+    for (int a = 0; a < cuvil_expr_op_args(st->op); a++) {
+      if (st->args[a].kind != CUVIL_TERM_CONSTANT) continue;
+      struct value v = {
+          .kind = CONSTANT, .number = number++, .constant = st->args[a].value};
+      CUVIL_TRY(visit(user, &v));
+    }
+  }
+  return CUVIL_OK;
+}
+
+struct printer {
+  const struct cuvil_problem *problem;
+  struct cuvil_buf *out;
+  bool checked, types;
+};
+
+static enum cuvil_status print_value(void *user, const struct value *v) {
+  struct printer *p = user;
+  const struct cuvil_operand *o = &p->problem->operands[v->operand];
+  switch (v->kind) {
+    case POINTER:
+      cuvil_buf_puts(p->out, ", ");
+      if (p->types && o->role == CUVIL_ROLE_OUTPUT)
+        cuvil_buf_printf(p->out, "%s *",
+                         p->checked ? "double" : cuvil_emit_type(o->dtype));
+      else if (p->types)
+        cuvil_buf_printf(p->out, "const %s *", cuvil_emit_type(o->dtype));
+      cuvil_buf_printf(p->out, "s_%s", o->name);
+      break;
+    case BOUNDS:
+      cuvil_buf_printf(p->out, ", %ssb_%s", p->types ? "double *" : "",
+                       o->name);
+      break;
+    case STRIDE:
+      cuvil_buf_printf(p->out, ", %sss_%s_%d", p->types ? "i64 " : "", o->name,
+                       v->place);
+      break;
+    case LIMIT:
+      cuvil_buf_printf(p->out, ", %ssl_%s_%d", p->types ? "int " : "", o->name,
+                       v->place);
+      break;
+    case EXTENT:
+      cuvil_buf_printf(p->out, ", %sse_%s", p->types ? "int " : "",
+                       p->problem->dims[v->dim].name);
+      break;
+    case CONSTANT:
+      cuvil_buf_printf(p->out, ", %ssk%d", p->types ? "float " : "", v->number);
+      break;
+  }
+  return CUVIL_OK;
+}
+
+static void print_values(const struct cuvil_problem *problem, bool checked,
+                         bool types, struct cuvil_buf *out) {
+  struct printer p = {problem, out, checked, types};
+  CUVIL_IGNORE(visit_values(problem, checked, print_value, &p)); /* cannot */
+}
+
+void cuvil_emit_epilogue_parameters(const struct cuvil_problem *problem,
+                                    bool checked, struct cuvil_buf *out) {
+  print_values(problem, checked, true, out);
+}
+
+struct filler {
+  const struct cuvil_problem *problem;
+  const int *buffers, *bounds;
+  struct cuvil_step *step;
+};
+
+static enum cuvil_status fill_value(void *user, const struct value *v) {
+  struct filler *f = user;
+  const struct cuvil_operand *o = &f->problem->operands[v->operand];
+  switch (v->kind) {
+    case POINTER:
+      return cuvil_step_arg_buffer(f->step, f->buffers[v->operand], 0);
+    case BOUNDS:
+      return cuvil_step_arg_buffer(f->step, f->bounds[v->operand], 0);
+    case STRIDE:
+      return cuvil_step_arg_i64(f->step, o->strides[v->place]);
+    case LIMIT:
+      return cuvil_step_arg_i32(f->step, o->limit[v->place]);
+    case EXTENT:
+      return cuvil_step_arg_i32(f->step, f->problem->dims[v->dim].extent);
+    case CONSTANT:
+      return cuvil_step_arg_f32(f->step, v->constant);
+  }
+  return CUVIL_FAIL(CU_ERR_INTERNAL, "unknown epilogue value");
+}
+
+enum cuvil_status cuvil_emit_epilogue_arguments(
+    const struct cuvil_problem *problem, const int *buffer_of_operand,
+    const int *bounds_of_operand, struct cuvil_step *step) {
+  struct filler f = {problem, buffer_of_operand, bounds_of_operand, step};
+  return visit_values(problem, bounds_of_operand != NULL, fill_value, &f);
+}
+
+/* ---- offsets and reads */
+/* `plus`: added to the coordinate of dimension `plus_dim` ("" and -1: none). */
+struct place {
+  const struct cuvil_emit_names *names;
+  const char *plus;
+  int plus_dim;
+};
+
+static void put_coordinate(const struct place *at, int dim,
+                           struct cuvil_buf *out) {
+  const char *name = at->names->coordinate[dim];
+  if (dim == at->plus_dim)
+    cuvil_buf_printf(out, "(%s%s)", name, at->plus);
+  else
+    cuvil_buf_puts(out, name);
+}
+
+static void put_offset(const struct cuvil_problem *problem, int operand,
+                       const struct place *at, struct cuvil_buf *out) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  if (at->names->offset && cuvil_operand_like_output(problem, operand)) {
+    cuvil_buf_printf(out, "%s%s", at->names->offset, at->plus);
+    return;
+  }
+  if (o->rank == 0) cuvil_buf_puts(out, "0");
+  if (o->strided) {
+    for (int i = 0; i < o->rank; i++) {
+      cuvil_buf_puts(out, i ? " + " : "");
+      put_coordinate(at, o->dims[i], out);
+      cuvil_buf_printf(out, " * ss_%s_%d", o->name, i);
+    }
+    return;
+  }
+  for (int i = 0; i + 1 < o->rank; i++)
+    cuvil_buf_puts(out, "(");
+  for (int i = 0; i < o->rank; i++) {
+    if (i > 0) {
+      if (o->limit[i])
+        cuvil_buf_printf(out, " * sl_%s_%d + ", o->name, i);
+      else
+        cuvil_buf_printf(out, " * se_%s + ", problem->dims[o->dims[i]].name);
+    } else if (o->rank > 1) {
+      cuvil_buf_puts(out, "(i64)");
+    }
+    put_coordinate(at, o->dims[i], out);
+    if (i > 0) cuvil_buf_puts(out, ")");
+  }
+}
+
+/* "i_c < sl_x_1 && ..." for an operand's limits; false when it has none. */
+static bool put_limits(const struct cuvil_problem *problem, int operand,
+                       const struct place *at, struct cuvil_buf *out) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  bool any = false;
+  /* The caller guards the output's own limits. */
+  if (at->names->offset && cuvil_operand_like_output(problem, operand))
+    return false;
+  for (int i = 0; i < o->rank; i++) {
+    if (!o->limit[i]) continue;
+    cuvil_buf_puts(out, any ? " && " : "");
+    put_coordinate(at, o->dims[i], out);
+    cuvil_buf_printf(out, " < sl_%s_%d", o->name, i);
+    any = true;
+  }
+  return any;
+}
+
+static void put_read(const struct cuvil_problem *problem, int operand,
+                     const struct place *at, struct cuvil_buf *out) {
+  struct cuvil_buf limits = {0};
+  bool limited = put_limits(problem, operand, at, &limits);
+  if (limits.failed) out->failed = true;
+  if (limited) cuvil_buf_printf(out, "(%s ? ", cuvil_buf_text(&limits));
+  cuvil_buf_printf(out, "read(s_%s[", problem->operands[operand].name);
+  put_offset(problem, operand, at, out);
+  cuvil_buf_puts(out, "])");
+  if (limited) cuvil_buf_puts(out, " : zero())");
+  cuvil_buf_free(&limits);
+}
+
+/* ---- statements */
+/* How operand terms read at this place: by put_read at the point, or from the
+ * registers r_<name> (an array where each lane has its own value). */
+static void put_term(const struct cuvil_problem *problem,
+                     const struct cuvil_term *term, const char *acc,
+                     const bool *array, int *number, struct cuvil_buf *out) {
+  switch (term->kind) {
+    case CUVIL_TERM_ACC:
+      cuvil_buf_puts(out, acc);
+      break;
+    case CUVIL_TERM_OPERAND:
+      cuvil_buf_printf(out, "r_%s%s", problem->operands[term->index].name,
+                       array && array[term->index] ? "[j]" : "");
+      break;
+    case CUVIL_TERM_VALUE:
+      cuvil_buf_printf(out, "v%d", term->index);
+      break;
+    case CUVIL_TERM_CONSTANT:
+      cuvil_buf_printf(out, "constant(sk%d)", (*number)++);
+      break;
+  }
+}
+
+/* Stores of extra outputs stand after each statement; `store` prints one. */
+static void put_statements(const struct cuvil_problem *problem, const char *acc,
+                           const bool *array, const char *indent,
+                           void (*store)(const struct cuvil_problem *problem,
+                                         int operand, int statement,
+                                         const void *user,
+                                         struct cuvil_buf *out),
+                           const void *user, struct cuvil_buf *out) {
+  int number = 0;
+  for (int s = 0; s < problem->epilogue.count; s++) {
+    const struct cuvil_statement *st = &problem->epilogue.statements[s];
+    cuvil_buf_printf(out, "%sconst value_t v%d = op_%s(", indent, s,
+                     cuvil_expr_op_name(st->op));
+    for (int a = 0; a < cuvil_expr_op_args(st->op); a++) {
+      cuvil_buf_puts(out, a ? ", " : "");
+      put_term(problem, &st->args[a], acc, array, &number, out);
+    }
+    cuvil_buf_puts(out, ");\n");
+    if (st->output >= 0 && st->output != problem->output)
+      store(problem, st->output, s, user, out);
+  }
+}
+
+/* Text of the statement that gives `out`; acc when there is no epilogue. */
+static void put_result(const struct cuvil_problem *problem, const char *acc,
+                       struct cuvil_buf *out) {
+  if (problem->epilogue.count)
+    cuvil_buf_printf(out, "v%d", problem->epilogue.count - 1);
+  else
+    cuvil_buf_puts(out, acc);
+}
+
+struct store_point {
+  struct place place;
+  bool checked;
+};
+
+static void store_at_point(const struct cuvil_problem *problem, int operand,
+                           int statement, const void *user,
+                           struct cuvil_buf *out) {
+  const struct store_point *p = user;
+  const struct cuvil_operand *o = &problem->operands[operand];
+  struct cuvil_buf limits = {0}, offset = {0};
+  cuvil_buf_puts(out, "  ");
+  if (put_limits(problem, operand, &p->place, &limits))
+    cuvil_buf_printf(out, "if (%s) ", cuvil_buf_text(&limits));
+  put_offset(problem, operand, &p->place, &offset);
+  if (p->checked)
+    cuvil_buf_printf(out, "store_checked<%s>(v%d, s_%s, sb_%s, %s);\n",
+                     cuvil_emit_type(o->dtype), statement, o->name, o->name,
+                     cuvil_buf_text(&offset));
+  else
+    cuvil_buf_printf(out, "from_float(v%d, s_%s[%s]);\n", statement, o->name,
+                     cuvil_buf_text(&offset));
+  if (limits.failed || offset.failed) out->failed = true;
+  cuvil_buf_free(&limits);
+  cuvil_buf_free(&offset);
+}
+
+void cuvil_emit_epilogue_body(const struct cuvil_problem *problem,
+                              const struct cuvil_emit_names *names,
+                              bool checked, struct cuvil_buf *out) {
+  struct store_point point = {{names, "", -1}, checked};
+  for (int i = 0; i < problem->operand_count; i++) {
+    if (problem->operands[i].role != CUVIL_ROLE_SIDE) continue;
+    cuvil_buf_printf(out, "  const value_t r_%s = ", problem->operands[i].name);
+    if (names->value[i])
+      cuvil_buf_puts(out, names->value[i]);
+    else
+      put_read(problem, i, &point.place, out);
+    cuvil_buf_puts(out, ";\n");
+  }
+  put_statements(problem, names->acc, NULL, "  ", store_at_point, &point, out);
+  cuvil_buf_puts(out, "  const value_t result = ");
+  put_result(problem, names->acc, out);
+  cuvil_buf_puts(out, ";\n");
+}
+
+/* ---- runs of V points */
+enum access { SAME /* one value for all lanes */, RUN, GATHER };
+
+static enum access access_of(const struct cuvil_problem *problem, int operand) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  const struct cuvil_operand *o = &problem->operands[operand];
+  int fastest = y->rank ? y->dims[y->rank - 1] : -1;
+  for (int i = 0; i < o->rank; i++)
+    if (o->limit[i] && !cuvil_operand_like_output(problem, operand))
+      return GATHER;
+  if (fastest < 0 || !cuvil_operand_has_dim(o, fastest)) return SAME;
+  if (o->dims[o->rank - 1] == fastest && o->strides[o->rank - 1] == 1)
+    return RUN;
+  return GATHER;
+}
+
+static void put_vector_loads(const struct cuvil_problem *problem,
+                             const struct place *base, bool *array,
+                             struct cuvil_buf *out) {
+  for (int i = 0; i < problem->operand_count; i++) {
+    const struct cuvil_operand *o = &problem->operands[i];
+    if (o->role != CUVIL_ROLE_SIDE) continue;
+    enum access access = access_of(problem, i);
+    array[i] = access != SAME;
+    if (access == SAME) {
+      cuvil_buf_printf(out, "  const float r_%s = ", o->name);
+      put_read(problem, i, base, out);
+      cuvil_buf_puts(out, ";\n");
+    } else if (access == RUN) {
+      cuvil_buf_printf(out, "  float r_%s[V];\n  load_vector<V, %d>(s_%s + (",
+                       o->name, cuvil_operand_alignment(problem, i), o->name);
+      put_offset(problem, i, base, out);
+      cuvil_buf_printf(out, "), r_%s);\n", o->name);
+    } else {
+      const struct cuvil_operand *y = &problem->operands[problem->output];
+      struct place lane = {base->names, " + j", y->dims[y->rank - 1]};
+      cuvil_buf_printf(out,
+                       "  float r_%s[V];\n#pragma unroll\n"
+                       "  for (int j = 0; j < V; j++) r_%s[j] = ",
+                       o->name, o->name);
+      put_read(problem, i, &lane, out);
+      cuvil_buf_puts(out, ";\n");
+    }
+  }
+}
+
+static void keep_lane(const struct cuvil_problem *problem, int operand,
+                      int statement, const void *user, struct cuvil_buf *out) {
+  (void)user;
+  cuvil_buf_printf(out, "    x_%s[j] = v%d;\n", problem->operands[operand].name,
+                   statement);
+}
+
+static void put_vector_stores(const struct cuvil_problem *problem,
+                              const struct place *base, struct cuvil_buf *out) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  for (int i = 0; i < problem->operand_count; i++) {
+    const struct cuvil_operand *o = &problem->operands[i];
+    if (o->role != CUVIL_ROLE_OUTPUT || i == problem->output) continue;
+    if (access_of(problem, i) == RUN) {
+      cuvil_buf_printf(out, "  store_vector<V, %d>(s_%s + (",
+                       cuvil_operand_alignment(problem, i), o->name);
+      put_offset(problem, i, base, out);
+      cuvil_buf_printf(out, "), x_%s);\n", o->name);
+      continue;
+    }
+    struct place lane = {base->names, " + j", y->dims[y->rank - 1]};
+    struct cuvil_buf limits = {0};
+    cuvil_buf_puts(out, "#pragma unroll\n  for (int j = 0; j < V; j++)\n    ");
+    if (put_limits(problem, i, &lane, &limits))
+      cuvil_buf_printf(out, "if (%s) ", cuvil_buf_text(&limits));
+    cuvil_buf_printf(out, "from_float(x_%s[j], s_%s[", o->name, o->name);
+    put_offset(problem, i, &lane, out);
+    cuvil_buf_puts(out, "]);\n");
+    if (limits.failed) out->failed = true;
+    cuvil_buf_free(&limits);
+  }
+}
+
+static void put_vector_body(const struct cuvil_problem *problem,
+                            const struct cuvil_emit_names *names,
+                            struct cuvil_buf *out) {
+  struct place base = {names, "", -1};
+  bool array[CUVIL_MAX_OPERANDS] = {false};
+  put_vector_loads(problem, &base, array, out);
+  for (int i = 0; i < problem->operand_count; i++)
+    if (problem->operands[i].role == CUVIL_ROLE_OUTPUT && i != problem->output)
+      cuvil_buf_printf(out, "  float x_%s[V];\n", problem->operands[i].name);
+  cuvil_buf_puts(out, "#pragma unroll\n  for (int j = 0; j < V; j++) {\n");
+  put_statements(problem, "acc[j]", array, "    ", keep_lane, NULL, out);
+  cuvil_buf_puts(out, "    acc[j] = ");
+  put_result(problem, "acc[j]", out);
+  cuvil_buf_puts(out, ";\n  }\n");
+  put_vector_stores(problem, &base, out);
+}
+
+/* ---- the whole */
+/* The coordinate parameters: dimensions of the main output in the order of
+ * problem->dims. */
+static void put_coordinates(const struct cuvil_problem *problem,
+                            struct cuvil_buf *out) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  for (int d = 0; d < problem->dim_count; d++)
+    if (cuvil_operand_has_dim(y, d))
+      cuvil_buf_printf(out, ", int i_%s", problem->dims[d].name);
+}
+
+void cuvil_emit_epilogue(const struct cuvil_problem *problem, bool checked,
+                         struct cuvil_buf *out) {
+  char coordinates[CUVIL_MAX_DIMS][CUVIL_NAME_SIZE + 2];
+  struct cuvil_emit_names names = {.acc = "acc", .offset = "at"};
+  for (int d = 0; d < problem->dim_count; d++) {
+    memcpy(coordinates[d], "i_", 2);
+    memcpy(coordinates[d] + 2, problem->dims[d].name, CUVIL_NAME_SIZE);
+    names.coordinate[d] = coordinates[d];
+  }
+  cuvil_buf_puts(out, "#define EPILOGUE_PARAMETERS ");
+  print_values(problem, checked, true, out);
+  cuvil_buf_puts(out, "\n#define EPILOGUE_ARGUMENTS ");
+  print_values(problem, checked, false, out);
+  cuvil_buf_puts(out, "\nDEVICE value_t epilogue(value_t acc, i64 at");
+  put_coordinates(problem, out);
+  cuvil_buf_puts(out, " EPILOGUE_PARAMETERS) {\n");
+  cuvil_emit_epilogue_body(problem, &names, checked, out);
+  cuvil_buf_puts(out, "  return result;\n}\n");
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  if (checked || y->rank == 0 || y->strides[y->rank - 1] != 1) return;
+  cuvil_buf_puts(out,
+                 "template <int V>\n"
+                 "DEVICE void epilogue_vector(float (&acc)[V], i64 at");
+  put_coordinates(problem, out);
+  cuvil_buf_puts(out, " EPILOGUE_PARAMETERS) {\n");
+  put_vector_body(problem, &names, out);
+  cuvil_buf_puts(out, "}\n");
+}
