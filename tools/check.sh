@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# make check: every test that needs no GPU.  The whole suite once in release;
+# the fast part again under the address and undefined-behaviour sanitizers; the
+# closing line counts all of them.  CUVIL_TEST_FULL=1 runs long forms.
+set -u
+cd "$(dirname "$0")/.."
+jobs=$(nproc)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+passed=0 failed=0 skipped=0
+part() { # part NAME COMMAND...: runs, shows, adds its closing line
+  local name=$1 counts
+  shift
+  echo "== $name"
+  "$@" 2>&1 | tee "$log"
+  counts=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -1)
+  if [ -z "$counts" ]; then
+    echo "$name did not finish"
+    failed=$((failed + 1))
+    return
+  fi
+  passed=$((passed + $(sed -E 's/^([0-9]+) passed.*/\1/' <<<"$counts")))
+  failed=$((failed + $(sed -E 's/.* ([0-9]+) failed.*/\1/' <<<"$counts")))
+  case $counts in *skipped) skipped=$((skipped + $(sed -E 's/.* ([0-9]+) skipped/\1/' <<<"$counts"))) ;; esac
+}
+lint() { if bash tools/lint.sh; then echo "1 passed, 0 failed"; else echo "0 passed, 1 failed"; fi; }
+fast() { # fast MODE: the unit tests that take no NVRTC and no command
+  make --no-print-directory -s -j"$jobs" MODE="$1" tests || return 1
+  # Leaks are looked for; dlopen'ed vendor libraries are not ours to judge.
+  ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 \
+  UBSAN_OPTIONS=print_stacktrace=1 \
+  CUVIL_TEST_TIMEOUT=240 CUVIL_TEST_FAST=1 \
+    bash tests/run.sh $(for t in build/"$1"/tests/*_test; do
+      case $(basename "$t") in families_* | compile_* | kernel_*) ;; *) echo "$t" ;; esac
+    done)
+}
+part "lint" lint
+part "release" make --no-print-directory -s -j"$jobs" check-unit
+part "address sanitizer" fast asan
+part "undefined-behaviour sanitizer" fast ubsan
+if [ "$skipped" -ne 0 ]; then
+  echo "$passed passed, $failed failed, $skipped skipped"
+else
+  echo "$passed passed, $failed failed"
+fi
+[ "$failed" -eq 0 ]
