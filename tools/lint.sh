@@ -47,5 +47,9 @@ if command -v clang-format >/dev/null; then
 else
   echo "lint: clang-format is missing; format not checked"
 fi
+tool=$(mktemp)
+gcc -Iinclude tools/errors.c -o "$tool" && "$tool" | cmp -s - docs/errors.md ||
+  say "docs/errors.md is not what include/cuvil.h says; run make docs"
+rm -f "$tool"
 [ "$bad" -eq 0 ] && echo "lint: clean"
 exit "$bad"

@@ -20,7 +20,8 @@ help:
 	@echo 'make check      set up, build, run every test that needs no GPU'
 	@echo 'make check-full the same at length'
 	@echo 'make check-gpu  every kernel family on the GPU of this machine'
-	@echo 'make lint       layers and format'
+	@echo 'make lint       layers, format, generated pages'
+	@echo 'make docs       write the generated pages'
 	@echo 'make fuzz       fuzz the importer and the plan loader'
 	@echo 'make dist       a relocatable tree in build/dist'
 	@echo 'make install    into PREFIX (/usr/local), DESTDIR honoured'
@@ -55,6 +56,10 @@ check-gpu: gpu-tests all
 lint:
 	$(Q)bash tools/lint.sh
 
+docs:
+	$(Q)mkdir -p build && $(CC) -Iinclude tools/errors.c -o build/errors && \
+	  build/errors > docs/errors.md
+
 format:
 	$(Q)git ls-files '*.c' '*.h' | xargs clang-format -i
 
@@ -78,4 +83,5 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: check-unit spikes gpu-tests
+
+.PHONY: check-unit docs spikes gpu-tests
