@@ -33,7 +33,22 @@
  * math=tf32 says that fp32 operands of a contraction may be rounded to tf32;
  * default math is the operands' own type.
  *
- * group in conv: w is [k,r,s,c] with c standing for c/group elements.
+ * group in conv: w is [k,r,s,c] with c standing for c/group elements
+ * (cuvil_operand_extent says so).
+ *
+ * What is left out has a default: stride=1,1 pad=0,0,0,0 dil=1,1 group=1
+ * acc=f32; the canonical text has them all.  Key=value pairs may come in any
+ * order and white space may stand between any two tokens.  Names are
+ * [a-z][a-z0-9_]*, at most 15 characters; operands and values share one
+ * namespace, dimensions have their own (conv has a dimension w and an operand
+ * w).
+ *
+ * Arithmetic of the epilogue is fp32 whatever the types: operands are
+ * converted to fp32 when read, constants are fp32 (the canonical text holds
+ * the shortest decimal that gives the same fp32), NaN goes through every
+ * operator, min, max, relu and clip too.  A pooling window that lies in the
+ * padding altogether gives -inf for max and 0 for an average; avg divides by
+ * the elements inside the input, avg_padded by r*s.
  */
 #ifndef CUVIL_PROBLEM_PROBLEM_H_
 #define CUVIL_PROBLEM_PROBLEM_H_
@@ -160,11 +175,12 @@ struct cuvil_problem {
   int version; /* of the kind's grammar; 1 */
   int dim_count;
   struct cuvil_dim dims[CUVIL_MAX_DIMS];
-  int operand_count; /* inputs, then output, extra outputs, side inputs */
+  int operand_count; /* inputs, then output, extra outputs, side inputs in the
+                        order of their first use in the epilogue */
   struct cuvil_operand operands[CUVIL_MAX_OPERANDS];
-  int output; /* index of the main output's operand */
-  struct cuvil_expr epilogue;
-  bool tf32; /* math=tf32 */
+  int output;                 /* index of the main output's operand */
+  struct cuvil_expr epilogue; /* count 0: out=acc */
+  bool tf32;                  /* math=tf32 */
   /* conv and pool */
   int64_t stride[2], pad[4] /* top, left, bottom, right */, dilation[2];
   int64_t group;
@@ -177,6 +193,29 @@ enum { CUVIL_GEMM_A = 0, CUVIL_GEMM_B = 1, CUVIL_GEMM_C = 2 };
 enum { CUVIL_CONV_X = 0, CUVIL_CONV_W = 1, CUVIL_CONV_Y = 2 };
 enum { CUVIL_POOL_X = 0, CUVIL_POOL_Y = 1 };
 enum { CUVIL_REDUCE_X = 0, CUVIL_REDUCE_Y = 1 };
+enum { CUVIL_POINTWISE_Y = 0 };
+enum { CUVIL_DIM_M, CUVIL_DIM_N, CUVIL_DIM_K }; /* gemm */
+enum {
+  CUVIL_CONV_DIM_N,
+  CUVIL_CONV_DIM_C,
+  CUVIL_CONV_DIM_H,
+  CUVIL_CONV_DIM_W,
+  CUVIL_CONV_DIM_K,
+  CUVIL_CONV_DIM_R,
+  CUVIL_CONV_DIM_S,
+  CUVIL_CONV_DIM_P,
+  CUVIL_CONV_DIM_Q
+};
+enum {
+  CUVIL_POOL_DIM_N,
+  CUVIL_POOL_DIM_C,
+  CUVIL_POOL_DIM_H,
+  CUVIL_POOL_DIM_W,
+  CUVIL_POOL_DIM_R,
+  CUVIL_POOL_DIM_S,
+  CUVIL_POOL_DIM_P,
+  CUVIL_POOL_DIM_Q
+};
 
 /* Parses and validates; CU_ERR_PARSE names the column and what was expected.
  */
@@ -187,11 +226,37 @@ void cuvil_problem_print(const struct cuvil_problem *problem,
                          struct cuvil_buf *out);
 /* The canonical text less extents and constants: extents become their
  * divisibility class (`k=*8`: divisible by 8; classes 1 2 4 8 16), constants
- * `#`.  Two problems of one signature are served by the same cubins. */
+ * `#`; strides and limits likewise, but a stride of 1 stays.  The window (r s
+ * stride pad dil) stays whole; group is 1, c (depthwise) or a class.  Two
+ * problems of one signature are served by the same cubins. */
 void cuvil_problem_signature(const struct cuvil_problem *problem,
                              struct cuvil_buf *out);
-/* For code that builds a problem by hand (fusion): fills derived dims and
- * packed strides, checks every rule that parse checks. */
+/* For code that builds a problem by hand (fusion): begin, set the extents and
+ * attributes, add operands, fill the epilogue, finish.
+ *
+ * begin zeroes the problem and sets the version, the dimensions that the kind
+ * fixes (extents 0, derived ones included) and the defaults of the attributes.
+ */
+void cuvil_problem_begin(enum cuvil_kind kind, struct cuvil_problem *out);
+/* Adds a dimension of a reduce or pointwise problem; its index, -1 when there
+ * is no room. */
+int cuvil_problem_add_dim(struct cuvil_problem *problem, const char *name,
+                          int64_t extent);
+/* Adds a packed operand with dimensions named by `dims` ("n,h,w,c"; "" for a
+ * scalar), after those already there; its index, -1 when there is no room or a
+ * dimension is unknown.  The first OUTPUT operand becomes the main output. */
+int cuvil_problem_add_operand(struct cuvil_problem *problem, const char *name,
+                              enum cuvil_operand_role role,
+                              enum cuvil_dtype dtype, const char *dims);
+/* Appends a statement; its index, -1 when there is no room.  args: as many as
+ * the operator has; output: as in struct cuvil_statement.  The name "out"
+ * makes it the main output's. */
+int cuvil_problem_add_statement(struct cuvil_problem *problem, const char *name,
+                                enum cuvil_expr_op op,
+                                const struct cuvil_term *args, int output);
+/* Fills derived dims and packed strides, rounds constants to fp32, drops an
+ * epilogue that is only out=acc, checks every rule that parse checks
+ * (CU_ERR_INVALID_ARGUMENT). */
 CUVIL_MUST_USE enum cuvil_status cuvil_problem_finish(
     struct cuvil_problem *problem);
 
@@ -202,6 +267,10 @@ int cuvil_problem_find_dim(const struct cuvil_problem *problem,
                            const char *name); /* -1: none */
 int cuvil_problem_find_operand(const struct cuvil_problem *problem,
                                const char *name); /* -1: none */
+/* Stored extent of an operand at position `i` of its dims: the dimension's, or
+ * its limit; c/group for a convolution's w. */
+int64_t cuvil_operand_extent(const struct cuvil_problem *problem, int operand,
+                             int i);
 /* Elements and bytes of an operand's storage (strides and limits counted). */
 int64_t cuvil_operand_elements(const struct cuvil_problem *problem,
                                int operand);

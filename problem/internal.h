@@ -1,0 +1,80 @@
+/* internal.h - what the files of problem/ share and nobody else needs. */
+#ifndef CUVIL_PROBLEM_INTERNAL_H_
+#define CUVIL_PROBLEM_INTERNAL_H_
+
+#include "problem/problem.h"
+#include "problem/reference.h"
+
+#define CUVIL_MAX_EXTENT INT64_C(0x7fffffff)  /* extents are i32 arguments */
+#define CUVIL_MAX_ELEMENTS (INT64_C(1) << 46) /* of one operand's storage */
+#define CUVIL_MAX_TEXT_ITEMS 48               /* key=value pairs of a text */
+#define CUVIL_MAX_FIXED_OPERANDS 3            /* a b c, x w y */
+#define CUVIL_KIND_BIT(kind) (1u << (unsigned)(kind))
+
+/* What a kind fixes. */
+struct cuvil_kind_form {
+  const char *name;
+  const char *dims;    /* one letter each; "" when the kind names its own */
+  const char *derived; /* appended to dims */
+  int operand_count;   /* inputs and the main output, which is last */
+  const char *operands[CUVIL_MAX_FIXED_OPERANDS];
+  /* the letters that each operand must have, in any order; NULL: free */
+  const char *operand_dims[CUVIL_MAX_FIXED_OPERANDS];
+  bool window, group, accumulates, contracts;
+};
+extern const struct cuvil_kind_form cuvil_kind_forms[CUVIL_KIND_COUNT];
+
+/* Where things stand in a text, for messages: offsets from its start. */
+struct cuvil_problem_places {
+  int dims[CUVIL_MAX_DIMS];
+  int operands[CUVIL_MAX_OPERANDS];
+  int statements[CUVIL_MAX_STATEMENTS];
+  int stride, pad, dilation, group, math, end;
+};
+
+/* finish, with columns in messages where `places` is not NULL. */
+CUVIL_MUST_USE enum cuvil_status cuvil_problem_check(
+    struct cuvil_problem *problem, const struct cuvil_problem_places *places);
+
+const char *cuvil_pool_op_name(enum cuvil_pool_op op);     /* NULL: none */
+const char *cuvil_reduce_op_name(enum cuvil_reduce_op op); /* NULL: none */
+
+/* [a-z][a-z0-9_]*, shorter than CUVIL_NAME_SIZE. */
+bool cuvil_name_valid(const char *name);
+/* Copies and zero-fills, so that problems compare with memcmp. */
+void cuvil_name_copy(char out[CUVIL_NAME_SIZE], const char *name);
+
+/* fp32 in decimal whatever the process's locale: the shortest text that reads
+ * back as the same number; and the reading.  parse returns the end of the
+ * number, NULL when there is none. */
+#define CUVIL_NUMBER_SIZE 32
+void cuvil_number_print(float value, char out[CUVIL_NUMBER_SIZE]);
+const char *cuvil_number_parse(const char *text, float *out);
+
+/* ---- references */
+struct cuvil_reference_job {
+  const struct cuvil_problem *problem;
+  const void *const *operands;
+  double *const *values;
+  double *const *bounds;
+  int threads;
+};
+/* Runs body(user, i) for i in [0, count) on up to `threads` threads, each i
+ * once; `user` is shared. */
+void cuvil_reference_parallel(int64_t count, int threads,
+                              void (*body)(void *user, int64_t i), void *user);
+/* The epilogue at one point of the output and its stores.  coordinates: by
+ * dim index; only dims of the main output are read. */
+void cuvil_reference_store(const struct cuvil_reference_job *job,
+                           const int64_t *coordinates,
+                           struct cuvil_checked acc);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_contraction(
+    const struct cuvil_reference_job *job);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_pool(
+    const struct cuvil_reference_job *job);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_reduce(
+    const struct cuvil_reference_job *job);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_pointwise(
+    const struct cuvil_reference_job *job);
+
+#endif /* CUVIL_PROBLEM_INTERNAL_H_ */
