@@ -272,8 +272,12 @@ static enum cuvil_status take_dims(struct parser *p) {
 /* Numbers under `key` into out, when they are given. */
 static enum cuvil_status take_numbers(struct parser *p, const char *key,
                                       int count, int64_t *out, int *place) {
-  struct item *item = find(p, key, true);
+  struct item *item = find(p, key, true), *word = find(p, key, false);
   *place = item ? offset(p, item->at) : offset(p, p->end);
+  if (word) {
+    p->at = word->value;
+    return expected(p, "numbers");
+  }
   if (!item) return CUVIL_OK;
   if (item->count != count)
     return CUVIL_FAIL(
