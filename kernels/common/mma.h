@@ -1,0 +1,80 @@
+/* mma.h - what gemm_mma and conv_mma share on the host: a problem seen as a
+ * matrix product, a point of their space, its cost, and the emitted program.
+ *
+ * Both families' spaces have the same parameters in the same order (enum
+ * cuvil_mma_param); a unit test holds the space files against it.
+ */
+#ifndef CUVIL_KERNELS_COMMON_MMA_H_
+#define CUVIL_KERNELS_COMMON_MMA_H_
+
+#include "kernels/family.h"
+
+enum cuvil_mma_param {
+  CUVIL_MMA_TILE_M,
+  CUVIL_MMA_TILE_N,
+  CUVIL_MMA_TILE_K,
+  CUVIL_MMA_WARPS_M,
+  CUVIL_MMA_WARPS_N,
+  CUVIL_MMA_SLICE_K,
+  CUVIL_MMA_STAGES,
+  CUVIL_MMA_SPLIT_K,
+  CUVIL_MMA_REDUCE, /* 0: through global memory, 1: by a cluster */
+  CUVIL_MMA_ORDER,  /* see tile_row in mma_index.cuh */
+  CUVIL_MMA_PDL,
+  CUVIL_MMA_PARAMS
+};
+extern const char *const cuvil_mma_param_names[CUVIL_MMA_PARAMS];
+
+/* The product: C[m,n] = A[m,k] B[k,n]; for a convolution m counts output
+ * places, n output channels, k taps times channels. */
+struct cuvil_mma_view {
+  int64_t m, n, k;
+  enum cuvil_dtype element;        /* of both inputs */
+  int size;                        /* of an element, bytes */
+  int a_vector, b_vector;          /* bytes that one copy may take: 16 8 4 2 */
+  bool a_transposed;               /* stored [k][m] */
+  bool b_transposed;               /* stored [k][n] */
+  bool b_constant;                 /* a weight */
+  bool out_vector;                 /* rows of C allow 16-byte accesses */
+  int64_t pitch, pitch_a, pitch_b; /* elements between stored rows */
+  bool conv, plain; /* plain: 1x1 without padding: rows of A are pixels */
+};
+/* false: not a product that these families do. */
+bool cuvil_mma_view_gemm(const struct cuvil_problem *problem,
+                         struct cuvil_mma_view *out);
+bool cuvil_mma_view_conv(const struct cuvil_problem *problem,
+                         struct cuvil_mma_view *out);
+/* The one of the problem's kind, with what tensor cores ask of types. */
+bool cuvil_mma_view(const struct cuvil_problem *problem,
+                    struct cuvil_mma_view *out);
+
+/* ---- the family's functions, but for emit */
+bool cuvil_mma_applicable(const struct cuvil_problem *problem,
+                          const struct cuvil_arch *arch);
+void cuvil_mma_default(const struct cuvil_query *query,
+                       struct cuvil_config *out);
+bool cuvil_mma_derive(const struct cuvil_query *query,
+                      const struct cuvil_config *config,
+                      struct cuvil_derived *out);
+double cuvil_mma_predict(const struct cuvil_query *query,
+                         const struct cuvil_config *config,
+                         const struct cuvil_derived *derived);
+
+/* ---- mma_emit.c
+ * Appends an embedded file's text, comments left out. */
+CUVIL_MUST_USE enum cuvil_status cuvil_mma_append(const char *name,
+                                                  struct cuvil_buf *out);
+/* The whole program.  template: embedded name of the family's own part;
+ * arguments: adds the launch arguments after split_extra, from pitch on. */
+CUVIL_MUST_USE enum cuvil_status cuvil_mma_emit(
+    const struct cuvil_query *query, const struct cuvil_config *config,
+    const char *template_name,
+    enum cuvil_status (*arguments)(const struct cuvil_problem *problem,
+                                   const struct cuvil_mma_view *view,
+                                   struct cuvil_step *step),
+    struct cuvil_program **out);
+/* magic and shift for divide() in mma_index.cuh; divisor >= 1, < 2^31. */
+void cuvil_mma_divider(uint32_t divisor, uint32_t *out_magic,
+                       uint32_t *out_shift);
+
+#endif /* CUVIL_KERNELS_COMMON_MMA_H_ */
