@@ -15,12 +15,17 @@
  * and or not, comparisons (chained too), + - * / // % **, min max abs,
  * parentheses, conditional `a if c else b`, numbers; names are parameters,
  * extents of the problem (m, n, k, ...), names that the family's `derive`
- * gives, and arch.<field>.
+ * gives, and arch.<field> for every number of struct cuvil_arch.
+ *
+ * A parameter without "values" takes any 64-bit integer, and its space is
+ * `open`: it cannot be enumerated, because its points are what a library on
+ * the machine at hand offers.
  */
 #ifndef CUVIL_SPACES_SPACE_H_
 #define CUVIL_SPACES_SPACE_H_
 
 #include "base/arch.h"
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/status.h"
 
@@ -34,7 +39,7 @@ struct cuvil_config {
 struct cuvil_param {
   const char *name; /* owned by the space */
   const char *about;
-  int count;
+  int count; /* 0: any integer */
   int64_t values[CUVIL_MAX_VALUES];
   int64_t fallback; /* the default */
 };
@@ -50,10 +55,12 @@ struct cuvil_rule {
 
 struct cuvil_space {
   const char *family;
+  bool open; /* some parameter takes any integer */
   int param_count;
   struct cuvil_param params[CUVIL_MAX_PARAMS];
   int rule_count;
   struct cuvil_rule *rules;
+  struct cuvil_arena arena; /* holds all of the above */
 };
 
 /* Names an expression may use beside parameters and arch fields. */
@@ -70,6 +77,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_space_parse(const char *json,
 void cuvil_space_destroy(struct cuvil_space *space);
 /* -1: none of that name. */
 int cuvil_space_param(const struct cuvil_space *space, const char *name);
+/* get and set abort on a name that the space has not: that is a bug of the
+ * family, not of its user (ask cuvil_space_param where it may be absent). */
 int64_t cuvil_config_get(const struct cuvil_space *space,
                          const struct cuvil_config *config, const char *name);
 void cuvil_config_set(const struct cuvil_space *space,
@@ -77,13 +86,13 @@ void cuvil_config_set(const struct cuvil_space *space,
                       int64_t value);
 void cuvil_space_default(const struct cuvil_space *space,
                          struct cuvil_config *out);
-/* Product of the counts. */
+/* Product of the counts; 0 of an open space. */
 uint64_t cuvil_space_size(const struct cuvil_space *space);
 /* The point of rank `index` (first parameter slowest). */
 void cuvil_space_point(const struct cuvil_space *space, uint64_t index,
                        struct cuvil_config *out);
-/* "tile_m=64,tile_n=128"; all parameters, in order.  Parse needs every one
- * and only values of the space. */
+/* "tile_m=64,tile_n=128"; all parameters, in order ("" of a space without).
+ * Parse takes any order, needs every one and only values of the space. */
 void cuvil_config_print(const struct cuvil_space *space,
                         const struct cuvil_config *config,
                         struct cuvil_buf *out);
@@ -92,14 +101,18 @@ CUVIL_MUST_USE enum cuvil_status cuvil_config_parse(
     struct cuvil_config *out);
 /* First rule that the point breaks: its index, -1 when it breaks none, -2
  * when an expression cannot be evaluated (message set).  heuristics: also
- * apply heuristic rules. */
+ * apply heuristic rules.  A rule guarded by another architecture than
+ * arch->name is not asked. */
 int cuvil_space_check(const struct cuvil_space *space,
                       const struct cuvil_arch *arch,
                       const struct cuvil_config *config,
                       const struct cuvil_variable *variables, int count,
                       bool heuristics);
 
-/* The evaluator by itself. */
+/* The evaluator by itself.  Numbers are doubles; and, or give one of their
+ * operands as in Python, comparisons and not give 1 or 0.  Division by zero,
+ * an unknown name that is reached, and a result that is no finite number are
+ * errors. */
 CUVIL_MUST_USE enum cuvil_status cuvil_expression_parse(
     const char *text, struct cuvil_expression **out);
 void cuvil_expression_destroy(struct cuvil_expression *expression);
