@@ -33,6 +33,9 @@ void cuvil_gpu_close(struct cuvil_gpu *gpu);
 const struct cuvil_arch *cuvil_gpu_arch(const struct cuvil_gpu *gpu);
 /* Library versions are looked up too; an absent library leaves "". */
 const struct cuvil_env *cuvil_gpu_env(const struct cuvil_gpu *gpu);
+/* Makes the GPU's context current on the calling thread (another than the one
+ * that opened it). */
+CUVIL_MUST_USE enum cuvil_status cuvil_gpu_make_current(struct cuvil_gpu *gpu);
 CUVIL_MUST_USE enum cuvil_status cuvil_gpu_synchronize(struct cuvil_gpu *gpu);
 
 /* ---- memory.c */
@@ -102,7 +105,8 @@ struct cuvil_gpu_launch {
   uint32_t shared_bytes;
   bool programmatic;
 };
-/* args: as cuLaunchKernelEx takes them. */
+/* args: as cuLaunchKernelEx takes them.  `programmatic` is honoured only where
+ * the stream's last work, as put there through this wrapper, was a kernel. */
 CUVIL_MUST_USE enum cuvil_status cuvil_gpu_launch(
     struct cuvil_gpu_function *function, const struct cuvil_gpu_launch *launch,
     void **args, struct cuvil_gpu_stream *stream);
