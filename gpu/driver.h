@@ -101,7 +101,8 @@ struct cuvil_gpu {
   CUcontext context; /* the primary one, retained */
   struct cuvil_arch arch;
   struct cuvil_env env;
-  void *nvml;     /* NVML's device, or NULL */
+  struct cuvil_gpu_module *modules; /* loaded, each once (module.c) */
+  void *nvml;                       /* NVML's device, or NULL */
   void *cublaslt; /* handles of the libraries, made when first needed */
   void *cudnn;
 };

@@ -1,5 +1,7 @@
 /* module.c - cubins, their functions, launches, and tensor maps.
  *
+ * A cubin is loaded once per GPU however many programs hold it: a network runs
+ * the same kernel at many places, and loading costs about a millisecond.
  * Functions belong to their module and are looked up once per name: the
  * dynamic shared-memory limit is an attribute of the driver's one function, so
  * two steps that launch the same kernel with different sizes must share the
@@ -10,6 +12,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/hash.h"
 #include "gpu/driver.h"
 
 struct cuvil_gpu_function {
@@ -22,6 +25,9 @@ struct cuvil_gpu_function {
 };
 
 struct cuvil_gpu_module {
+  struct cuvil_gpu_module *next; /* in gpu->modules */
+  int users;
+  char hash[CUVIL_HASH_SIZE]; /* of the cubin */
   struct cuvil_gpu *gpu;
   CUmodule handle;
   struct cuvil_gpu_function *functions;
@@ -41,6 +47,24 @@ static bool whole_elf(const void *cubin, size_t size) {
          head.e_phoff <= size && segments <= size - head.e_phoff;
 }
 
+static enum cuvil_status load(struct cuvil_gpu *gpu, const void *cubin,
+                              const char *hash, struct cuvil_gpu_module **out) {
+  struct cuvil_gpu_module *module = calloc(1, sizeof *module);
+  if (!module) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "module");
+  enum cuvil_status status =
+      CUVIL_CUDA(cuModuleLoadData, &module->handle, cubin);
+  if (status != CUVIL_OK) {
+    free(module);
+    return status;
+  }
+  module->gpu = gpu;
+  strcpy(module->hash, hash);
+  module->next = gpu->modules;
+  gpu->modules = module;
+  *out = module;
+  return CUVIL_OK;
+}
+
 enum cuvil_status cuvil_gpu_module_load(struct cuvil_gpu *gpu,
                                         const void *cubin, size_t size,
                                         struct cuvil_gpu_module **out) {
@@ -48,21 +72,23 @@ enum cuvil_status cuvil_gpu_module_load(struct cuvil_gpu *gpu,
   if (!whole_elf(cubin, size))
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "a cubin of %zu bytes is not a whole ELF file", size);
-  struct cuvil_gpu_module *module = calloc(1, sizeof *module);
-  if (!module) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "module");
-  module->gpu = gpu;
-  enum cuvil_status status =
-      CUVIL_CUDA(cuModuleLoadData, &module->handle, cubin);
-  if (status != CUVIL_OK) {
-    free(module);
-    return status;
-  }
+  char hash[CUVIL_HASH_SIZE];
+  cuvil_hash_hex(cubin, size, hash);
+  struct cuvil_gpu_module *module = gpu->modules;
+  while (module && strcmp(module->hash, hash) != 0)
+    module = module->next;
+  if (!module) CUVIL_TRY(load(gpu, cubin, hash, &module));
+  module->users++;
   *out = module;
   return CUVIL_OK;
 }
 
 void cuvil_gpu_module_unload(struct cuvil_gpu_module *module) {
-  if (!module) return;
+  if (!module || --module->users > 0) return;
+  struct cuvil_gpu_module **link = &module->gpu->modules;
+  while (*link != module)
+    link = &(*link)->next;
+  *link = module->next;
   CUVIL_CUDA_QUIET(cuModuleUnload, module->handle);
   while (module->functions) {
     struct cuvil_gpu_function *next = module->functions->next;
