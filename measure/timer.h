@@ -1,11 +1,17 @@
 /* timer.h - times one thing on the GPU, as research/bench.md says.
  *
  * A subject enqueues one run of itself on a stream, for a given rotation (set
- * of operand addresses).  prepare captures graphs of N runs (rotating), N so
- * large that one replay lasts at least `block_seconds`; a block replays the
- * graph between two events and divides.  The fixed cost of a graph launch is
- * removed by the slope between N and 2N.  Kernels over 1 ms are timed by
- * event pairs around single runs.
+ * of operand addresses).  create captures graphs of N and of 2N runs (rotating
+ * through the sets), N a multiple of the rotations.  A block replays the first
+ * R times, then the second R times, between events, after an untimed replay
+ * that keeps the queue ahead of the GPU; R is so large that the second part
+ * lasts at least `block_seconds`.  The time of a run is the slope
+ * (t2N - tN) / (R N): what a replay costs once cancels, what stands between
+ * two runs stays, as it does in a plan.  Consecutive runs overlap as the
+ * subject's own launches allow (programmatic dependent launch).
+ *
+ * Runs over 1 ms are timed one by one by event pairs, each with the next set
+ * of addresses.
  */
 #ifndef CUVIL_MEASURE_TIMER_H_
 #define CUVIL_MEASURE_TIMER_H_
@@ -21,23 +27,27 @@ struct cuvil_subject {
   int rotations; /* K >= 1; cold needs N a multiple of K and N >= K */
 };
 struct cuvil_timer_options {
-  double block_seconds; /* 1e-3 */
-  int max_runs;         /* of one graph; 512 */
+  double block_seconds; /* 0: 1e-3; a block takes about 1.5 of it, or a run */
+  int max_runs;         /* N at most (the rotations at least); 0: 64 */
 };
 struct cuvil_block {
-  double seconds; /* of one run */
-  int sm_mhz;     /* -1: not known */
-  int64_t throttle_reasons;
+  double seconds;           /* of one run */
+  int sm_mhz;               /* just after it; -1: not known */
+  int64_t throttle_reasons; /* NVML's mask; -1: not known */
 };
 struct cuvil_timer;
-/* gpu and subject's user are borrowed for the timer's life. */
+/* Runs the subject a few times and calibrates: CU_ERR_CUDA and its kin when the
+ * subject faults.  options NULL: all defaults.  gpu and subject's user are
+ * borrowed for the timer's life; the subject itself is copied. */
 CUVIL_MUST_USE enum cuvil_status cuvil_timer_create(
     struct cuvil_gpu *gpu, const struct cuvil_subject *subject,
     const struct cuvil_timer_options *options, struct cuvil_timer **out);
 void cuvil_timer_destroy(struct cuvil_timer *timer);
+/* A time that is not possible is measured again up to five times, then it is
+ * CU_ERR_CANDIDATE_FAILED. */
 CUVIL_MUST_USE enum cuvil_status cuvil_timer_block(struct cuvil_timer *timer,
                                                    struct cuvil_block *out);
-int cuvil_timer_runs(const struct cuvil_timer *timer); /* N */
+int cuvil_timer_runs(const struct cuvil_timer *timer); /* N; 1: by events */
 /* Runs `subject` for `seconds` so that clocks leave their idle state. */
 CUVIL_MUST_USE enum cuvil_status cuvil_timer_warm_up(struct cuvil_timer *timer,
                                                      double seconds);
