@@ -24,6 +24,7 @@ struct cuvil_value {
   bool is_input;    /* of the graph */
   bool is_output;   /* of the graph: counts as a user */
   int user_count;   /* edges, not nodes; a graph output adds one */
+  bool owned;       /* data is arena memory that no other value shares */
 };
 
 enum cuvil_attribute_kind {
@@ -32,7 +33,8 @@ enum cuvil_attribute_kind {
   CUVIL_ATTR_STRING,
   CUVIL_ATTR_INTS,
   CUVIL_ATTR_FLOATS,
-  CUVIL_ATTR_TENSOR /* index of a constant value */
+  CUVIL_ATTR_TENSOR, /* index of a constant value */
+  CUVIL_ATTR_OTHER   /* graph, strings, ...: no operator here takes one */
 };
 struct cuvil_attribute {
   const char *name;
@@ -87,13 +89,45 @@ void cuvil_graph_destroy(struct cuvil_graph *graph);
  * that was refused as unsupported; "" otherwise. */
 const char *cuvil_graph_unsupported(void);
 
-/* ---- building by hand (model builder's tests, random graphs) */
+/* ---- building by hand (tests, random graphs).  Strings are copied; adding
+ * may move the `values` and `nodes` arrays, so keep indices, not pointers. */
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_create(struct cuvil_graph **out);
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_add_value(
     struct cuvil_graph *graph, const char *name, enum cuvil_dtype dtype,
-    int rank, const int64_t *dims, const void *data /* borrowed */,
-    int *out_value);
+    int rank /* -1: to be inferred */, const int64_t *dims,
+    const void *data /* borrowed */, int *out_value);
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_add_input(
+    struct cuvil_graph *graph, int value);
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_add_output(
+    struct cuvil_graph *graph, int value);
+/* Appends a node of ai.onnx at the graph's opset; its outputs are new values
+ * or ones added before with rank -1. */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_add_node(
+    struct cuvil_graph *graph, const char *name, const char *op,
+    int input_count, const int *inputs, int output_count, const int *outputs,
+    int *out_node);
+/* Adds or replaces; `attribute` is copied deeply. */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_set_attribute(
+    struct cuvil_graph *graph, int node,
+    const struct cuvil_attribute *attribute);
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_set_int(struct cuvil_graph *graph,
+                                                     int node, const char *name,
+                                                     int64_t value);
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_set_ints(struct cuvil_graph *graph,
+                                                      int node,
+                                                      const char *name,
+                                                      int count,
+                                                      const int64_t *values);
+/* What import does once the file is read: checks operators and references,
+ * orders, infers shapes, folds constants and BatchNorms, removes what no
+ * output needs.  A graph built by hand calls it before it is used. */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_finish(struct cuvil_graph *graph);
+/* `node "conv1" (Conv)`, or `node #12 (Conv, output "y")` when it has no name;
+ * control characters replaced, long names cut.  Returns `out`. */
+const char *cuvil_node_describe(const struct cuvil_graph *graph,
+                                const struct cuvil_node *node, char out[192]);
 
+/* ---- reading */
 const struct cuvil_attribute *cuvil_node_attribute(
     const struct cuvil_node *node, const char *name); /* NULL: absent */
 int64_t cuvil_node_int(const struct cuvil_node *node, const char *name,
@@ -115,6 +149,10 @@ struct cuvil_window {
 CUVIL_MUST_USE enum cuvil_status cuvil_node_window(
     const struct cuvil_graph *graph, const struct cuvil_node *node,
     struct cuvil_window *out);
+/* Output extent of a window on axis 0 (height) or 1 (width); 0 when the
+ * window does not fit. */
+int64_t cuvil_window_extent(const struct cuvil_window *window, int axis,
+                            int64_t in);
 /* Recounts users and producers after a change. */
 void cuvil_graph_relink(struct cuvil_graph *graph);
 

@@ -1,0 +1,262 @@
+/* The operator table, and what rows share: finding inputs, reading constant
+ * ones, axes and broadcasting.
+ */
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define V CUVIL_OP_VIEW
+#define F CUVIL_OP_FOLD
+#define R CUVIL_OP_FLOAT /* a real (floating point) operator */
+#define ROW(name, first, low, high, outputs, flags, attributes, function, \
+            note)                                                         \
+  {                                                                       \
+    name, first, low, high, outputs, flags, attributes,                   \
+        cuvil_infer_##function, cuvil_execute_##function, note            \
+  }
+#define UNARY(name, first, attributes) \
+  ROW(name, first, 1, 1, 1, F | R, attributes, unary, "")
+#define POOL_NOTE "two spatial dimensions"
+
+/* Sorted by name: cuvil_op_find searches by halves. */
+static const struct cuvil_op table[] = {
+    ROW("Abs", 6, 1, 1, 1, F, "", unary, ""),
+    ROW("Add", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
+    ROW("AveragePool", 1, 1, 1, 1, R,
+        "auto_pad:s ceil_mode:i count_include_pad:i dilations:I kernel_shape:I "
+        "pads:I "
+        "strides:I",
+        pool, POOL_NOTE),
+    ROW("BatchNormalization", 6, 5, 5, 5, R,
+        "epsilon:f momentum:f spatial:i is_test:i training_mode:i", batch_norm,
+        "inference form; constant scale, bias, mean and variance"),
+    ROW("Cast", 6, 1, 1, 1, F, "to:i saturate:i round_mode:s", cast,
+        "between the types that tensors may have"),
+    ROW("Clip", 6, 1, 3, 1, F, "min:f max:f", clip, "limits that are constant"),
+    ROW("Concat", 4, 1, -1, 1, F, "axis:i", concat, ""),
+    ROW("Constant", 1, 0, 0, 1, F,
+        "value:t value_float:f value_floats:F value_int:i value_ints:I",
+        constant, "dense numeric values"),
+    ROW("ConstantOfShape", 9, 1, 1, 1, F, "value:t", constant_of_shape,
+        "a constant shape"),
+    ROW("Conv", 1, 2, 3, 1, R,
+        "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I", conv,
+        POOL_NOTE),
+    ROW("Div", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
+    ROW("Dropout", 6, 1, 3, 1, V | F, "ratio:f seed:i is_test:i", identity,
+        "inference form"),
+    UNARY("Erf", 9, ""),
+    UNARY("Exp", 6, ""),
+    ROW("Flatten", 1, 1, 1, 1, V | F, "axis:i", flatten, ""),
+    ROW("Gather", 1, 2, 2, 1, F, "axis:i", gather, ""),
+    UNARY("Gelu", 20, "approximate:s"),
+    ROW("Gemm", 6, 2, 3, 1, R, "alpha:f beta:f transA:i transB:i broadcast:i",
+        gemm, ""),
+    ROW("GlobalAveragePool", 1, 1, 1, 1, R, "", global_pool, ""),
+    ROW("GlobalMaxPool", 1, 1, 1, 1, R, "", global_pool, ""),
+    UNARY("HardSigmoid", 6, "alpha:f beta:f"),
+    UNARY("HardSwish", 14, ""),
+    ROW("Identity", 1, 1, 1, 1, V | F, "", identity, ""),
+    UNARY("LeakyRelu", 6, "alpha:f"),
+    UNARY("Log", 6, ""),
+    ROW("MatMul", 1, 2, 2, 1, R, "", matmul, "two-dimensional operands"),
+    ROW("Max", 6, 1, -1, 1, F, "", broadcast, ""),
+    ROW("MaxPool", 1, 1, 1, 1, R,
+        "auto_pad:s ceil_mode:i dilations:I kernel_shape:I pads:I "
+        "storage_order:i strides:I",
+        pool, POOL_NOTE "; no Indices output"),
+    ROW("Min", 6, 1, -1, 1, F, "", broadcast, ""),
+    ROW("Mul", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
+    ROW("Neg", 6, 1, 1, 1, F, "", unary, ""),
+    ROW("Pad", 2, 1, 4, 1, F, "mode:s pads:I value:f", pad,
+        "mode constant; constant pads"),
+    ROW("Pow", 7, 2, 2, 1, F, "", broadcast, ""),
+    ROW("ReduceMax", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
+        reduce, "constant axes"),
+    ROW("ReduceMean", 1, 1, 2, 1, F | R,
+        "axes:I keepdims:i noop_with_empty_axes:i", reduce, "constant axes"),
+    ROW("ReduceSum", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
+        reduce, "constant axes"),
+    ROW("Relu", 6, 1, 1, 1, F, "", unary, ""),
+    ROW("Reshape", 1, 1, 2, 1, V | F, "shape:I allowzero:i", reshape,
+        "a constant shape"),
+    ROW("Shape", 1, 1, 1, 1, F, "start:i end:i", shape, ""),
+    UNARY("Sigmoid", 6, ""),
+    ROW("Slice", 1, 1, 5, 1, F, "axes:I ends:I starts:I", slice,
+        "constant starts, ends, axes and steps"),
+    ROW("Softmax", 1, 1, 1, 1, R, "axis:i", softmax, ""),
+    UNARY("Sqrt", 6, ""),
+    ROW("Squeeze", 1, 1, 2, 1, V | F, "axes:I", squeeze, "constant axes"),
+    ROW("Sub", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
+    ROW("Sum", 6, 1, -1, 1, F, "", broadcast, ""),
+    UNARY("Tanh", 6, ""),
+    ROW("Transpose", 1, 1, 1, 1, F, "perm:I", transpose, ""),
+    ROW("Unsqueeze", 1, 1, 2, 1, V | F, "axes:I", unsqueeze, "constant axes"),
+};
+
+/* onnx.proto, TensorProto.DataType; frozen by the format. */
+static const struct {
+  const char *name;
+  enum cuvil_dtype dtype;
+} onnx_types[] = {
+    {"undefined", CUVIL_DTYPE_NONE},
+    {"float", CUVIL_F32},
+    {"uint8", CUVIL_U8},
+    {"int8", CUVIL_I8},
+    {"uint16", CUVIL_DTYPE_NONE},
+    {"int16", CUVIL_DTYPE_NONE},
+    {"int32", CUVIL_I32},
+    {"int64", CUVIL_I64},
+    {"string", CUVIL_DTYPE_NONE},
+    {"bool", CUVIL_BOOL},
+    {"float16", CUVIL_F16},
+    {"double", CUVIL_F64},
+    {"uint32", CUVIL_DTYPE_NONE},
+    {"uint64", CUVIL_DTYPE_NONE},
+    {"complex64", CUVIL_DTYPE_NONE},
+    {"complex128", CUVIL_DTYPE_NONE},
+    {"bfloat16", CUVIL_BF16},
+    {"float8e4m3fn", CUVIL_DTYPE_NONE},
+    {"float8e4m3fnuz", CUVIL_DTYPE_NONE},
+    {"float8e5m2", CUVIL_DTYPE_NONE},
+    {"float8e5m2fnuz", CUVIL_DTYPE_NONE},
+    {"uint4", CUVIL_DTYPE_NONE},
+    {"int4", CUVIL_DTYPE_NONE},
+    {"float4e2m1", CUVIL_DTYPE_NONE},
+};
+
+enum cuvil_status cuvil_onnx_dtype(int64_t number, enum cuvil_dtype *out) {
+  *out = CUVIL_DTYPE_NONE;
+  if (number <= 0 ||
+      number >= (int64_t)(sizeof onnx_types / sizeof *onnx_types))
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "data type %lld is not one of ONNX",
+                      (long long)number);
+  *out = onnx_types[number].dtype;
+  if (*out == CUVIL_DTYPE_NONE)
+    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED, "data type %s is not supported",
+                      onnx_types[number].name);
+  return CUVIL_OK;
+}
+
+static int compare_name(const void *name, const void *row) {
+  return strcmp(name, ((const struct cuvil_op *)row)->name);
+}
+
+const struct cuvil_op *cuvil_op_find(const char *name) {
+  return bsearch(name, table, sizeof table / sizeof *table, sizeof *table,
+                 compare_name);
+}
+
+const struct cuvil_op *cuvil_op_table(int *out_count) {
+  *out_count = (int)(sizeof table / sizeof *table);
+  return table;
+}
+
+const struct cuvil_value *cuvil_op_input(const struct cuvil_graph *graph,
+                                         const struct cuvil_node *node,
+                                         int index) {
+  if (index >= node->input_count || node->inputs[index] < 0) return NULL;
+  return &graph->values[node->inputs[index]];
+}
+
+enum cuvil_status cuvil_op_const_ints(const struct cuvil_graph *graph,
+                                      const struct cuvil_node *node, int index,
+                                      int64_t *out, int limit, int *out_count) {
+  *out_count = -1;
+  const struct cuvil_value *value = cuvil_op_input(graph, node, index);
+  if (value == NULL) return CUVIL_OK;
+  if (value->data == NULL)
+    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
+                      "input %d is computed at run time; it must be constant",
+                      index);
+  if (value->rank > 1 || cuvil_dtype_is_float(value->dtype))
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                      "input %d must be a list of integers", index);
+  int64_t count = cuvil_value_elements(value);
+  if (count > limit)
+    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
+                      "input %d has %lld entries; at most %d are supported",
+                      index, (long long)count, limit);
+  cuvil_convert(CUVIL_I64, out, value->dtype, value->data, (size_t)count);
+  *out_count = (int)count;
+  return CUVIL_OK;
+}
+
+static enum cuvil_status normalise_axis(int64_t axis, int rank, int *out) {
+  if (axis < -rank || axis >= rank)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                      "axis %lld is outside a tensor of rank %d",
+                      (long long)axis, rank);
+  *out = (int)(axis < 0 ? axis + rank : axis);
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_op_axes(const struct cuvil_graph *graph,
+                                const struct cuvil_node *node, int index,
+                                int rank, int *out_axes, int *out_count) {
+  int64_t axes[CUVIL_GRAPH_MAX_RANK];
+  CUVIL_TRY(cuvil_op_const_ints(graph, node, index, axes, CUVIL_GRAPH_MAX_RANK,
+                                out_count));
+  if (*out_count < 0 && cuvil_node_attribute(node, "axes") != NULL)
+    *out_count = cuvil_node_ints(node, "axes", axes, CUVIL_GRAPH_MAX_RANK);
+  if (*out_count > rank)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "%d axes for a tensor of rank %d",
+                      *out_count, rank);
+  unsigned seen = 0;
+  for (int i = 0; i < *out_count; i++) {
+    CUVIL_TRY(normalise_axis(axes[i], rank, &out_axes[i]));
+    if (seen & 1u << out_axes[i])
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "axis %d is named twice",
+                        out_axes[i]);
+    seen |= 1u << out_axes[i];
+  }
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_op_axis(const struct cuvil_node *node, const char *name,
+                                int64_t fallback, int rank, int extra,
+                                int *out) {
+  int64_t axis = cuvil_node_int(node, name, fallback);
+  if (extra > 0 && axis == rank) {
+    *out = rank;
+    return CUVIL_OK;
+  }
+  return normalise_axis(axis, rank, out);
+}
+
+void cuvil_type_copy(struct cuvil_type *out, const struct cuvil_value *value) {
+  out->dtype = value->dtype;
+  out->rank = value->rank;
+  memcpy(out->dims, value->dims, sizeof out->dims);
+}
+
+enum cuvil_status cuvil_type_broadcast(struct cuvil_type *out,
+                                       const struct cuvil_value *value) {
+  int rank = out->rank > value->rank ? out->rank : value->rank;
+  int64_t dims[CUVIL_GRAPH_MAX_RANK];
+  for (int i = 0; i < rank; i++) {
+    int a = i - (rank - out->rank), b = i - (rank - value->rank);
+    int64_t x = a < 0 ? 1 : out->dims[a], y = b < 0 ? 1 : value->dims[b];
+    if (x != y && x != 1 && y != 1)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                        "dimensions %lld and %lld do not broadcast",
+                        (long long)x, (long long)y);
+    dims[i] = x == 1 ? y : x;
+  }
+  out->rank = rank;
+  memcpy(out->dims, dims, sizeof dims);
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_node_context(const struct cuvil_graph *graph,
+                                     const struct cuvil_node *node,
+                                     enum cuvil_status status) {
+  if (status == CUVIL_OK) return CUVIL_OK;
+  char who[192];
+  /* The record is overwritten while it is read: take the message first. */
+  return CUVIL_FAIL(status, "%s: %s: %s", graph->path,
+                    cuvil_node_describe(graph, node, who),
+                    cuvil_error_last()->message);
+}
