@@ -108,12 +108,28 @@ CUVIL_MUST_USE enum cuvil_status cuvil_program_compile(
  * The problem computed in fp64 by the naive template, with its error bound.
  * Buffers: every input and side operand under its index; for each output
  * operand o its values (f64) under operand o, its bounds (f64) under operand
- * CUVIL_MAX_OPERANDS + o. */
+ * CUVIL_MAX_OPERANDS + o; cuvil_operand_elements doubles each.  Storage that
+ * no element of the problem lies in (gaps of given strides) gets the bound
+ * NaN. */
 CUVIL_MUST_USE enum cuvil_status cuvil_reference_program(
     const struct cuvil_problem *problem, const struct cuvil_arch *arch,
     struct cuvil_program **out);
-/* Compares on the device: buffers operand 0 = got (dtype), 1 = values, 2 =
- * bounds, 3 = result (struct of 8 int64/double, see the .c). */
+
+/* What a comparison on the device finds; downloaded as it is. */
+struct cuvil_compare_result {
+  int64_t elements;    /* compared: all but gaps */
+  int64_t violations;  /* outside their bound, NaN included */
+  int64_t nan_count;   /* violations that are NaN and not poison */
+  int64_t unwritten;   /* violations whose bytes are still 0xff */
+  int64_t stray;       /* gaps whose bytes are not 0xff any more */
+  int64_t worst_index; /* where error / bound is largest; -1: none compared */
+  double worst_ratio, worst_got, worst_expected;
+  double sum_diff2, sum_ref2; /* of finite pairs; relative L2 is
+                                 sqrt(sum_diff2 / sum_ref2) */
+};
+/* Compares on the device an output that was filled with 0xff bytes before it
+ * was written.  Buffers: operand 0 = got (of dtype), 1 = values, 2 = bounds,
+ * 3 = one struct cuvil_compare_result; and workspace. */
 CUVIL_MUST_USE enum cuvil_status cuvil_compare_program(
     enum cuvil_dtype dtype, int64_t elements, const struct cuvil_arch *arch,
     struct cuvil_program **out);

@@ -55,3 +55,36 @@ DEVICE float op_hardswish(float x) {
 DEVICE float op_leaky_relu(float x, float slope) {
   return x < 0.0f ? slope * x : x;
 }
+
+// ---- the accumulators of the kinds
+struct product_sum {
+  float sum = 0.0f;
+  DEVICE void add(float x, float y) { sum = fmaf(x, y, sum); }
+  DEVICE float value() const { return sum; }
+};
+// OP: enum cuvil_pool_op (max, avg, avg_padded).
+template <int OP>
+struct window_pool {
+  float sum = OP == 0 ? __int_as_float(0xff800000) : 0.0f;
+  int count = 0;
+  DEVICE void add(float x) {
+    sum = OP == 0 ? op_max(sum, x) : sum + x;
+    count++;
+  }
+  DEVICE float value(int window) const {
+    return OP == 0 ? sum : sum / (float)(OP == 1 ? count : window);
+  }
+};
+// OP: enum cuvil_reduce_op (sum, mean, max, min).
+template <int OP>
+struct reduction {
+  float sum = OP == 2   ? __int_as_float(0xff800000)
+              : OP == 3 ? __int_as_float(0x7f800000)
+                        : 0.0f;
+  DEVICE void add(float x) {
+    sum = OP == 2 ? op_max(sum, x) : OP == 3 ? op_min(sum, x) : sum + x;
+  }
+  DEVICE float value(i64 count) const {
+    return OP == 1 ? sum / (float)count : sum;
+  }
+};

@@ -17,7 +17,7 @@ struct __align__(2) f16 { u16 bits; };
 struct __align__(2) bf16 { u16 bits; };
 struct bool8 { u8 bits; };
 
-#define DEVICE static __device__ __forceinline__
+#define DEVICE __device__ __forceinline__
 
 // ---- programmatic dependent launch (PTX ISA, griddepcontrol)
 // First statement of a kernel: lets the next grid be scheduled.
@@ -164,7 +164,7 @@ struct vector_access;
 template <>
 struct vector_access<true> {
   template <int V, int A, typename T>
-  DEVICE void load(const T *from, float (&out)[V]) {
+  static DEVICE void load(const T *from, float (&out)[V]) {
     typedef access<V, A, sizeof(T)> a;
     constexpr int per = 4 / sizeof(T);
 #pragma unroll
@@ -177,7 +177,7 @@ struct vector_access<true> {
     }
   }
   template <int V, int A, typename T>
-  DEVICE void store(T *to, const float (&in)[V]) {
+  static DEVICE void store(T *to, const float (&in)[V]) {
     typedef access<V, A, sizeof(T)> a;
     constexpr int per = 4 / sizeof(T);
 #pragma unroll
@@ -193,12 +193,12 @@ struct vector_access<true> {
 template <>
 struct vector_access<false> {
   template <int V, int A, typename T>
-  DEVICE void load(const T *from, float (&out)[V]) {
+  static DEVICE void load(const T *from, float (&out)[V]) {
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = to_float(from[i]);
   }
   template <int V, int A, typename T>
-  DEVICE void store(T *to, const float (&in)[V]) {
+  static DEVICE void store(T *to, const float (&in)[V]) {
 #pragma unroll
     for (int i = 0; i < V; i++) from_float(in[i], to[i]);
   }
