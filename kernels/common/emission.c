@@ -94,3 +94,20 @@ void cuvil_derive_waves(const struct cuvil_arch *arch,
   derived->waves =
       each ? (double)derived->blocks / ((double)each * arch->sms) : 0;
 }
+
+double cuvil_predict_memory(const struct cuvil_arch *arch,
+                            const struct cuvil_derived *derived, double bytes,
+                            double in_flight) {
+  const double start = 2e-6, latency = 7e-7;
+  double threads = (double)derived->blocks * derived->threads;
+  double resident = (double)arch->max_threads_per_sm * arch->sms;
+  double under_way = (threads < resident ? threads : resident) * in_flight;
+  double rate = under_way / latency;
+  if (rate > arch->memory_bytes_per_second)
+    rate = arch->memory_bytes_per_second;
+  return start + (rate > 0 ? bytes / rate : 0);
+}
+
+int cuvil_default_pdl(const struct cuvil_arch *arch) {
+  return arch->cc >= 90;
+}

@@ -421,6 +421,12 @@ static enum access access_of(const struct cuvil_problem *problem, int operand) {
   return GATHER;
 }
 
+/* `at` is a multiple of V by contract, whatever the rows are. */
+static int run_alignment(const struct cuvil_problem *problem, int operand) {
+  if (cuvil_operand_like_output(problem, operand)) return 16;
+  return cuvil_operand_alignment(problem, operand);
+}
+
 static void put_vector_loads(const struct cuvil_problem *problem,
                              const struct place *base, bool *array,
                              struct cuvil_buf *out) {
@@ -435,7 +441,7 @@ static void put_vector_loads(const struct cuvil_problem *problem,
       cuvil_buf_puts(out, ";\n");
     } else if (access == RUN) {
       cuvil_buf_printf(out, "  float r_%s[V];\n  load_vector<V, %d>(s_%s + (",
-                       o->name, cuvil_operand_alignment(problem, i), o->name);
+                       o->name, run_alignment(problem, i), o->name);
       put_offset(problem, i, base, out);
       cuvil_buf_printf(out, "), r_%s);\n", o->name);
     } else {
@@ -466,7 +472,7 @@ static void put_vector_stores(const struct cuvil_problem *problem,
     if (o->role != CUVIL_ROLE_OUTPUT || i == problem->output) continue;
     if (access_of(problem, i) == RUN) {
       cuvil_buf_printf(out, "  store_vector<V, %d>(s_%s + (",
-                       cuvil_operand_alignment(problem, i), o->name);
+                       run_alignment(problem, i), o->name);
       put_offset(problem, i, base, out);
       cuvil_buf_printf(out, "), x_%s);\n", o->name);
       continue;

@@ -63,6 +63,13 @@ void cuvil_emit_operand(const struct cuvil_problem *problem, int operand,
   put_parameters(problem, operand, name, false, out);
   cuvil_buf_printf(out, "\n#define %s_COORDINATES ", name);
   put_coordinates(problem, o, "", out);
+  int fastest = cuvil_fastest_dim(o);
+  if (fastest >= 0)
+    cuvil_buf_printf(out,
+                     "\n#define %s_FASTEST i_%s\n"
+                     "#define %s_FASTEST_EXTENT e_%s",
+                     name, problem->dims[fastest].name, name,
+                     problem->dims[fastest].name);
   cuvil_buf_printf(out, "\nDEVICE i64 %s_offset(", name);
   put_coordinates(problem, o, "int ", out);
   cuvil_buf_printf(out, " %s_PARAMETERS) {\n  return 0", name);
@@ -93,9 +100,33 @@ static void put_product(const struct cuvil_problem *problem, bool output,
   cuvil_buf_puts(out, ")\n");
 }
 
+/* Takes dimension `dim` off the linear index `rest`. */
+static void put_split(const struct cuvil_problem *problem, int dim,
+                      const char *rest, struct cuvil_buf *out) {
+  const char *name = problem->dims[dim].name;
+  cuvil_buf_printf(out, " const int i_%s = (int)(%s %% e_%s); %s /= e_%s;",
+                   name, rest, name, rest, name);
+}
+
+/* The reduced dimensions, fastest of the first input first. */
+static void put_reduced_split(const struct cuvil_problem *problem,
+                              struct cuvil_buf *out) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  const struct cuvil_operand *x = &problem->operands[0];
+  for (int i = x->rank - 1; i >= 0; i--)
+    if (!cuvil_operand_has_dim(y, x->dims[i]))
+      put_split(problem, x->dims[i], "left_", out);
+}
+
 void cuvil_emit_points(const struct cuvil_problem *problem,
                        struct cuvil_buf *out) {
   const struct cuvil_operand *y = &problem->operands[problem->output];
+  /* The largest index met is a little beyond the last point. */
+  int64_t most = cuvil_output_points(problem);
+  if (cuvil_reduced_points(problem) > most)
+    most = cuvil_reduced_points(problem);
+  cuvil_buf_printf(out, "typedef %s index_t;\n",
+                   most < (int64_t)1 << 30 ? "int" : "i64");
   cuvil_buf_puts(out, "#define EXTENT_PARAMETERS ");
   for (int d = 0; d < problem->dim_count; d++)
     cuvil_buf_printf(out, ", int e_%s", problem->dims[d].name);
@@ -105,13 +136,14 @@ void cuvil_emit_points(const struct cuvil_problem *problem,
   put_product(problem, false, out);
   cuvil_buf_puts(out, "#define POINT ");
   put_coordinates(problem, y, "", out);
-  cuvil_buf_puts(out, "\n#define POINT_COORDINATES(i) i64 rest_ = (i);");
-  for (int i = y->rank - 1; i >= 0; i--) {
-    const char *dim = problem->dims[y->dims[i]].name;
-    cuvil_buf_printf(out,
-                     " const int i_%s = (int)(rest_ %% e_%s); rest_ /= e_%s;",
-                     dim, dim, dim);
-  }
+  cuvil_buf_puts(out, "\n#define POINT_TAIL ");
+  if (y->rank) cuvil_buf_puts(out, ", ");
+  put_coordinates(problem, y, "", out);
+  cuvil_buf_puts(out, "\n#define POINT_COORDINATES(i) index_t rest_ = (i);");
+  for (int i = y->rank - 1; i >= 0; i--)
+    put_split(problem, y->dims[i], "rest_", out);
+  cuvil_buf_puts(out, "\n#define REDUCED_COORDINATES(i) index_t left_ = (i);");
+  put_reduced_split(problem, out);
   cuvil_buf_puts(out, "\n#define REDUCED_LOOPS ");
   for (int d = 0; d < problem->dim_count; d++) {
     const char *dim = problem->dims[d].name;
@@ -145,18 +177,14 @@ int64_t cuvil_reduced_points(const struct cuvil_problem *problem) {
   return product(problem, false);
 }
 
-bool cuvil_problem_is_packed(const struct cuvil_problem *problem) {
-  for (int i = 0; i < problem->operand_count; i++) {
-    const struct cuvil_operand *o = &problem->operands[i];
-    if (o->strided) return false;
-    for (int j = 0; j < o->rank; j++)
-      if (o->limit[j]) return false;
-  }
-  return true;
+int cuvil_largest_vector(int64_t extent, int limit) {
+  int vector = limit;
+  while (vector > 1 && extent % vector)
+    vector /= 2;
+  return vector;
 }
 
-bool cuvil_problem_fits_f32(const struct cuvil_problem *problem) {
-  for (int i = 0; i < problem->operand_count; i++)
-    if (problem->operands[i].dtype == CUVIL_F64) return false;
-  return true;
+int cuvil_fastest_dim(const struct cuvil_operand *operand) {
+  int last = operand->rank - 1;
+  return last >= 0 && operand->strides[last] == 1 ? operand->dims[last] : -1;
 }

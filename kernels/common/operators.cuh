@@ -57,6 +57,8 @@ DEVICE float op_leaky_relu(float x, float slope) {
 }
 
 // ---- the accumulators of the kinds
+// TF32: only matters to checked.cuh's error.
+template <bool TF32>
 struct product_sum {
   float sum = 0.0f;
   DEVICE void add(float x, float y) { sum = fmaf(x, y, sum); }
@@ -72,7 +74,9 @@ struct window_pool {
     count++;
   }
   DEVICE float value(int window) const {
-    return OP == 0 ? sum : sum / (float)(OP == 1 ? count : window);
+    // A window that lies in the padding altogether: -inf, and 0.
+    return OP == 0 || count == 0 ? sum
+                                 : sum / (float)(OP == 1 ? count : window);
   }
 };
 // OP: enum cuvil_reduce_op (sum, mean, max, min).

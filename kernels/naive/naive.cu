@@ -47,14 +47,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   const i64 step = (i64)gridDim.x * BLOCK;
   for (i64 i = (i64)blockIdx.x * BLOCK + threadIdx.x; i < points; i += step) {
     POINT_COORDINATES(i)
-    if (!OUT_inside(POINT OUT_ARGUMENTS)) continue;
     const i64 at = OUT_offset(POINT OUT_ARGUMENTS);
 #if KIND == 0
-    product_sum sum;
+    product_sum<TF32> sum;
     for (int i_k = 0; i_k < e_k; i_k++) sum.add(READ_IN0, READ_IN1);
     const value_t acc = sum.value();
 #elif KIND == 1
-    product_sum sum;
+    product_sum<TF32> sum;
     const int of_group = e_c / GROUP;
     const int first = i_k / (e_k / GROUP) * of_group;
     for (int i_r = 0; i_r < e_r; i_r++) {
@@ -97,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 #else
     const value_t acc = zero();
 #endif
-    const value_t result = epilogue(acc, at, POINT EPILOGUE_ARGUMENTS);
+    const value_t result = epilogue(acc, at POINT_TAIL EPILOGUE_ARGUMENTS);
 #ifdef CHECKED
     store_checked<OUT_T>(result, out, bounds, at);
 #else
