@@ -59,24 +59,24 @@ TERNARY(clip)
 template <bool TF32>
 struct product_sum {
   double sum = 0, magnitude = 0, length = 0;
-  DEVICE void add(value_t x, value_t y) {
+  METHOD void add(value_t x, value_t y) {
     sum += x.value * y.value;
     magnitude += fabs(x.value * y.value);
     length += 1;
   }
-  DEVICE value_t value() const {
+  METHOD value_t value() const {
     return cuvil_checked_sum(sum, magnitude, length, TF32);
   }
 };
 template <int OP>
 struct window_pool {
   double sum = OP == 0 ? -CUVIL_CHECKED_INF : 0, magnitude = 0, length = 0;
-  DEVICE void add(value_t x) {
+  METHOD void add(value_t x) {
     sum = OP == 0 ? cuvil_plain_max(sum, x.value) : sum + x.value;
     magnitude += fabs(x.value);
     length += 1;
   }
-  DEVICE value_t value(int window) const {
+  METHOD value_t value(int window) const {
     if (OP == 0) return cuvil_checked_make(sum, 0);
     return cuvil_checked_mean(sum, magnitude, length,
                               OP == 1 ? length : (double)window);
@@ -88,13 +88,13 @@ struct reduction {
                : OP == 3 ? CUVIL_CHECKED_INF
                          : 0;
   double magnitude = 0;
-  DEVICE void add(value_t x) {
+  METHOD void add(value_t x) {
     sum = OP == 2   ? cuvil_plain_max(sum, x.value)
           : OP == 3 ? cuvil_plain_min(sum, x.value)
                     : sum + x.value;
     magnitude += fabs(x.value);
   }
-  DEVICE value_t value(i64 count) const {
+  METHOD value_t value(i64 count) const {
     if (OP >= 2) return cuvil_checked_make(sum, 0);
     if (OP == 1)
       return cuvil_checked_mean(sum, magnitude, (double)count, (double)count);

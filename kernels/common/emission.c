@@ -35,6 +35,7 @@ enum cuvil_status cuvil_emission_file(struct cuvil_emission *emission,
 enum cuvil_status cuvil_emission_prelude(struct cuvil_emission *emission,
                                          bool checked) {
   CUVIL_TRY(cuvil_emission_file(emission, "kernels/common/types.cuh"));
+  if (checked) CUVIL_TRY(cuvil_emission_file(emission, "problem/checked.h"));
   CUVIL_TRY(
       cuvil_emission_file(emission, checked ? "kernels/common/checked.cuh"
                                             : "kernels/common/operators.cuh"));

@@ -61,19 +61,19 @@ DEVICE float op_leaky_relu(float x, float slope) {
 template <bool TF32>
 struct product_sum {
   float sum = 0.0f;
-  DEVICE void add(float x, float y) { sum = fmaf(x, y, sum); }
-  DEVICE float value() const { return sum; }
+  METHOD void add(float x, float y) { sum = fmaf(x, y, sum); }
+  METHOD float value() const { return sum; }
 };
 // OP: enum cuvil_pool_op (max, avg, avg_padded).
 template <int OP>
 struct window_pool {
   float sum = OP == 0 ? __int_as_float(0xff800000) : 0.0f;
   int count = 0;
-  DEVICE void add(float x) {
+  METHOD void add(float x) {
     sum = OP == 0 ? op_max(sum, x) : sum + x;
     count++;
   }
-  DEVICE float value(int window) const {
+  METHOD float value(int window) const {
     // A window that lies in the padding altogether: -inf, and 0.
     return OP == 0 || count == 0 ? sum
                                  : sum / (float)(OP == 1 ? count : window);
@@ -85,10 +85,10 @@ struct reduction {
   float sum = OP == 2   ? __int_as_float(0xff800000)
               : OP == 3 ? __int_as_float(0x7f800000)
                         : 0.0f;
-  DEVICE void add(float x) {
+  METHOD void add(float x) {
     sum = OP == 2 ? op_max(sum, x) : OP == 3 ? op_min(sum, x) : sum + x;
   }
-  DEVICE float value(i64 count) const {
+  METHOD float value(i64 count) const {
     return OP == 1 ? sum / (float)count : sum;
   }
 };

@@ -17,7 +17,11 @@ struct __align__(2) f16 { u16 bits; };
 struct __align__(2) bf16 { u16 bits; };
 struct bool8 { u8 bits; };
 
-#define DEVICE __device__ __forceinline__
+// Functions are static: what a kernel does not use is dropped, not warned of.
+#pragma nv_diag_suppress 177
+#define DEVICE static __device__ __forceinline__
+// Member functions that see `this`; static ones are DEVICE too.
+#define METHOD __device__ __forceinline__
 
 // ---- programmatic dependent launch (PTX ISA, griddepcontrol)
 // First statement of a kernel: lets the next grid be scheduled.
@@ -164,7 +168,7 @@ struct vector_access;
 template <>
 struct vector_access<true> {
   template <int V, int A, typename T>
-  static DEVICE void load(const T *from, float (&out)[V]) {
+  DEVICE void load(const T *from, float (&out)[V]) {
     typedef access<V, A, sizeof(T)> a;
     constexpr int per = 4 / sizeof(T);
 #pragma unroll
@@ -177,7 +181,7 @@ struct vector_access<true> {
     }
   }
   template <int V, int A, typename T>
-  static DEVICE void store(T *to, const float (&in)[V]) {
+  DEVICE void store(T *to, const float (&in)[V]) {
     typedef access<V, A, sizeof(T)> a;
     constexpr int per = 4 / sizeof(T);
 #pragma unroll
@@ -193,12 +197,12 @@ struct vector_access<true> {
 template <>
 struct vector_access<false> {
   template <int V, int A, typename T>
-  static DEVICE void load(const T *from, float (&out)[V]) {
+  DEVICE void load(const T *from, float (&out)[V]) {
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] = to_float(from[i]);
   }
   template <int V, int A, typename T>
-  static DEVICE void store(T *to, const float (&in)[V]) {
+  DEVICE void store(T *to, const float (&in)[V]) {
 #pragma unroll
     for (int i = 0; i < V; i++) from_float(in[i], to[i]);
   }

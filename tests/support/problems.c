@@ -1,0 +1,85 @@
+/* problems.c - the problems that families are tested on.
+ *
+ * Small, so that the CPU reference can follow, and odd on purpose: extents
+ * that divide by nothing, channels by twos and fours, layouts that only the
+ * generic paths take.  The shapes of a residual network stand among them.
+ */
+#include "tests/support/problems.h"
+
+#include <stddef.h>
+
+const char *const cuvil_test_problems[] = {
+    /* ---- gemm */
+    "gemm/1 m=128 n=256 k=64 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32 "
+    "epi{t=add(acc,bias[n]); out=gelu_erf(t)}",
+    "gemm/1 m=77 n=13 k=51 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32",
+    "gemm/1 m=77 n=40 k=24 a=f16[m,k] b=f16[k,n]:weight c=f32[m,n] acc=f32 "
+    "epi{t=mul(acc,0.125); u=add(t,bias:f32[n]); out=relu(u)}",
+    "gemm/1 m=1 n=1000 k=512 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32 "
+    "epi{out=add(acc,bias[n])}",
+    "gemm/1 m=64 n=48 k=72 a=bf16[m,k] b=bf16[n,k] c=bf16[m,n] acc=f32 "
+    "epi{t=add(acc,bias[n]); u=add(t,res[m,n]); out=relu(u)}",
+    "gemm/1 m=33 n=31 k=29 a=f32[m,k] b=f32[k,n] c=f32[m,n] acc=f32 "
+    "epi{t=add(acc,bias[n]); out=silu(t)}",
+    "gemm/1 m=96 n=64 k=128 a=f32[m,k] b=f32[n,k] c=f32[m,n] acc=f32 "
+    "math=tf32",
+    "gemm/1 m=65 n=66 k=40 a=f16[k,m] b=f16[k,n] c=f16[n,m] acc=f32 "
+    "epi{t=add(acc,row[m]); out=tanh(t)}",
+    "gemm/1 m=40 n=24 k=32 a=f16[m,k]@(48,1) b=f16[n,k] c=f16[m,n]@(32,1) "
+    "acc=f32 epi{t=add(acc,bias[n]); out=sigmoid(t)}",
+    "gemm/1 m=48 n=56 k=16 a=f16[m,k] b=f16[n,k] c=f16[m,n] "
+    "pre=f32[m,n]:out acc=f32 epi{pre=add(acc,bias:f16[n]); out=relu(pre)}",
+    /* ---- conv */
+    "conv/1 n=2 c=16 h=9 w=11 k=24 r=3 s=3 pad=1,1,1,1 x=f16[n,h,w,c] "
+    "w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 epi{t=add(acc,bias[k]); "
+    "u=add(t,res[n,p,q,k]); out=relu(u)}",
+    "conv/1 n=1 c=64 h=14 w=14 k=64 r=1 s=1 x=f16[n,h,w,c] "
+    "w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 epi{t=add(acc,bias:f32[k]); "
+    "out=relu(t)}",
+    "conv/1 n=1 c=4 h=23 w=23 k=16 r=7 s=7 stride=2,2 pad=3,3,3,3 "
+    "x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 "
+    "epi{t=add(acc,bias[k]); out=relu(t)}",
+    "conv/1 n=2 c=3 h=10 w=9 k=5 r=3 s=2 stride=2,1 pad=1,0,0,1 "
+    "x=f32[n,c,h,w] w=f32[k,c,r,s]:weight y=f32[n,k,p,q] acc=f32 "
+    "epi{out=add(acc,bias[k])}",
+    "conv/1 n=1 c=24 h=8 w=8 k=48 r=3 s=3 pad=1,1,1,1 group=4 x=f16[n,h,w,c] "
+    "w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32",
+    "conv/1 n=1 c=8 h=12 w=12 k=8 r=3 s=3 pad=2,2,2,2 dil=2,2 group=8 "
+    "x=bf16[n,h,w,c] w=bf16[k,r,s,c]:weight y=bf16[n,p,q,k] acc=f32 "
+    "epi{out=clip(acc,0,6)}",
+    "conv/1 n=3 c=32 h=7 w=7 k=40 r=1 s=1 stride=2,2 x=f32[n,h,w,c] "
+    "w=f32[k,r,s,c]:weight y=f32[n,p,q,k] acc=f32 math=tf32 "
+    "epi{t=add(acc,bias[k]); out=hardswish(t)}",
+    /* ---- pool */
+    "pool/1 op=max n=2 c=16 h=13 w=12 r=3 s=3 stride=2,2 pad=1,1,1,1 "
+    "x=f16[n,h,w,c] y=f16[n,p,q,c] acc=f32",
+    "pool/1 op=avg n=1 c=7 h=9 w=9 r=2 s=3 stride=1,2 pad=0,1,1,1 "
+    "x=f32[n,c,h,w] y=f32[n,c,p,q] acc=f32 epi{out=relu(acc)}",
+    "pool/1 op=avg_padded n=1 c=12 h=8 w=8 r=5 s=5 stride=3,3 pad=2,2,2,2 "
+    "x=bf16[n,h,w,c] y=bf16[n,p,q,c] acc=f32 epi{out=add(acc,shift[c])}",
+    "pool/1 op=max n=1 c=4 h=6 w=6 r=2 s=2 stride=2,2 dil=2,2 x=f16[n,c,h,w] "
+    "y=f16[n,p,q,c] acc=f32",
+    /* ---- reduce */
+    "reduce/1 op=mean n=2 h=7 w=7 c=264 x=f16[n,h,w,c] y=f16[n,c] acc=f32",
+    "reduce/1 op=mean n=3 c=37 h=5 w=5 x=f32[n,c,h,w] y=f32[n,c] acc=f32 "
+    "epi{out=relu(acc)}",
+    "reduce/1 op=sum a=5 b=1030 x=bf16[a,b] y=f32[a] acc=f32",
+    "reduce/1 op=max a=9 b=33 c=6 x=f16[a,b,c] y=f16[c,a] acc=f32",
+    "reduce/1 op=min a=4 b=6 x=f32[a,b]@(1,4) y=f32[a] acc=f32",
+    "reduce/1 op=sum a=17 x=f32[a] y=f32[] acc=f32 epi{out=sqrt(acc)}",
+    /* ---- pointwise */
+    "pointwise/1 n=1 c=4 h=11 w=12 y=f16[n,h,w,c] epi{out=x:f32[n,c<3,h,w]}",
+    "pointwise/1 n=2 c=8 h=5 w=8 y=f16[n,h,w,c] "
+    "epi{t=mul(x:f32[n,c,h,w],scale:f32[c]); out=add(t,shift:f32[c])}",
+    "pointwise/1 n=2 c=37 h=5 w=7 y=f32[n,c,h,w] epi{out=x:f16[n,h,w,c]}",
+    "pointwise/1 m=67 n=70 y=f16[n,m] epi{t=x[m,n]; out=relu(t)}",
+    "pointwise/1 a=999 y=f16[a] epi{t=add(u[a],v[a]); out=relu(t)}",
+    "pointwise/1 a=31 b=24 y=bf16[a,b] z=f32[a,b]:out "
+    "epi{t=add(u[a,b],v[b]); z=gelu_tanh(t); out=mul(z,w:f32[a])}",
+    "pointwise/1 a=6 b=10 y=f32[a,b]@(16,1) "
+    "epi{t=sub(u[a,b],0.5); s=pow(t,2); out=div(s,v[b,a])}",
+    "pointwise/1 a=40 y=i32[a] epi{t=add(u:i8[a],v:u8[a]); out=neg(t)}",
+    "pointwise/1 a=64 y=f32[a] epi{t=leaky_relu(u:f16[a],0.1); "
+    "s=hardsigmoid(t,0.2,0.5); out=max(s,t)}",
+    NULL,
+};
