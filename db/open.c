@@ -153,15 +153,30 @@ static enum cuvil_status check_identity(struct cuvil_db *db,
   return CUVIL_OK;
 }
 
+/* Results that a file system gives which cannot share memory or locks. */
+static bool refuses_wal(int rc) {
+  int kind = rc & 0xff;
+  return kind == SQLITE_IOERR || kind == SQLITE_PROTOCOL ||
+         kind == SQLITE_CANTOPEN;
+}
+
+static int first_read(struct cuvil_db *db) {
+  return sqlite3_exec(db->sqlite, "SELECT count(*) FROM sqlite_schema", NULL,
+                      NULL, NULL);
+}
+
 /* Without shared memory only an exclusive connection may touch a WAL file. */
 static enum cuvil_status leave_wal(struct cuvil_db *db) {
+  int64_t version;
   CUVIL_TRY(connect(db, false));
   CUVIL_TRY(cuvil_db_run(db, "PRAGMA locking_mode = EXCLUSIVE", ""));
+  CUVIL_TRY(check_identity(db, &version));
   CUVIL_TRY(cuvil_db_run(db, "PRAGMA journal_mode = DELETE", ""));
   return connect(db, false);
 }
 
-/* Sets the journal and reads once through it; out_mode as SQLite says. */
+/* Runs a journal_mode pragma, keeps its answer, and reads once through the
+ * journal. */
 static int try_journal(struct cuvil_db *db, const char *sql) {
   sqlite3_stmt *statement = NULL;
   int rc = sqlite3_prepare_v2(db->sqlite, sql, -1, &statement, NULL);
@@ -173,8 +188,7 @@ static int try_journal(struct cuvil_db *db, const char *sql) {
   }
   sqlite3_finalize(statement);
   if (rc != SQLITE_OK) return rc;
-  return sqlite3_exec(db->sqlite, "SELECT count(*) FROM sqlite_schema", NULL,
-                      NULL, NULL);
+  return first_read(db);
 }
 
 static enum cuvil_status choose_journal(struct cuvil_db *db) {
@@ -186,9 +200,7 @@ static enum cuvil_status choose_journal(struct cuvil_db *db) {
     if ((rc & 0xff) != SQLITE_BUSY && (rc & 0xff) != SQLITE_LOCKED) break;
     sqlite3_sleep(20);
   }
-  int kind = rc & 0xff;
-  if (kind == SQLITE_IOERR || kind == SQLITE_PROTOCOL ||
-      kind == SQLITE_CANTOPEN) {
+  if (refuses_wal(rc)) {
     cuvil_log_verbose(
         "%s: the file system refuses write-ahead logging (%s); using a "
         "rollback journal",
@@ -231,6 +243,8 @@ static enum cuvil_status migrate(struct cuvil_db *db) {
 static enum cuvil_status open_for_writing(struct cuvil_db *db) {
   int64_t version = 0;
   CUVIL_TRY(connect(db, false));
+  /* A file with a log, brought to a file system that refuses logs. */
+  if (refuses_wal(first_read(db))) CUVIL_TRY(leave_wal(db));
   CUVIL_TRY(check_identity(db, &version));
   CUVIL_TRY(choose_journal(db));
   if (version < CUVIL_DB_SCHEMA) CUVIL_TRY(migrate(db));
@@ -255,8 +269,7 @@ static bool has_log(const char *path) {
 static enum cuvil_status open_for_reading(struct cuvil_db *db) {
   int64_t version = 0;
   CUVIL_TRY(connect(db, false));
-  int rc = sqlite3_exec(db->sqlite, "SELECT count(*) FROM sqlite_schema", NULL,
-                        NULL, NULL);
+  int rc = first_read(db);
   int kind = rc & 0xff;
   snprintf(db->journal, sizeof db->journal, "unknown");
   if ((kind == SQLITE_CANTOPEN || kind == SQLITE_READONLY) &&
