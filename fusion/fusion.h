@@ -79,6 +79,9 @@ struct cuvil_fused {
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse(
     const struct cuvil_graph *graph, const struct cuvil_fusion_options *options,
     struct cuvil_fused **out);
+/* Table "operator  count  reason  names" of this thread's last cuvil_fuse that
+ * was refused as unsupported; "" otherwise. */
+const char *cuvil_fusion_unsupported(void);
 void cuvil_fused_destroy(struct cuvil_fused *fused);
 /* Writes the bytes of a WEIGHT tensor: permuted, padded, converted. */
 CUVIL_MUST_USE enum cuvil_status cuvil_fused_weight(

@@ -1,0 +1,197 @@
+/* fused.c - what is done with a fused graph: its distinct problems, the bytes
+ * of its weights, and a run on the CPU.
+ *
+ * The run uses the problems' references, so that it says whether fusion kept
+ * the model's meaning, whatever the kernels do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "fusion/fusion.h"
+#include "problem/reference.h"
+
+enum cuvil_status cuvil_fused_problems(struct cuvil_fused *fused,
+                                       struct cuvil_problem_set *out) {
+  *out = (struct cuvil_problem_set){0};
+  size_t count = (size_t)fused->task_count + 1;
+  struct cuvil_problem_set set = {
+      .texts = cuvil_arena_array(&fused->arena, count, sizeof(char *)),
+      .calls = cuvil_arena_array(&fused->arena, count, sizeof(int)),
+      .task_problem = cuvil_arena_array(&fused->arena, count, sizeof(int))};
+  uint64_t *hashes = cuvil_arena_array(&fused->arena, count, sizeof(*hashes));
+  if (!set.texts || !set.calls || !set.task_problem || !hashes)
+    return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "problems of %d tasks",
+                      fused->task_count);
+  struct cuvil_buf text = {0};
+  enum cuvil_status status = CUVIL_OK;
+  for (int t = 0; t < fused->task_count; ++t) {
+    cuvil_buf_clear(&text);
+    cuvil_problem_print(&fused->tasks[t].problem, &text);
+    CUVIL_TRY_GOTO(cuvil_buf_status(&text));
+    uint64_t hash = cuvil_hash64(text.data, text.size, 0);
+    int found = 0;
+    while (found < set.count &&
+           (hashes[found] != hash || strcmp(set.texts[found], text.data) != 0))
+      ++found;
+    if (found == set.count) {
+      char *copy = cuvil_arena_strdup(&fused->arena, text.data);
+      if (!copy) {
+        status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "problem texts");
+        goto fail;
+      }
+      hashes[found] = hash;
+      set.texts[set.count++] = copy;
+    }
+    ++set.calls[found];
+    set.task_problem[t] = found;
+  }
+  *out = set;
+fail:
+  cuvil_buf_free(&text);
+  return status;
+}
+
+/* ---- weights */
+
+static void copy_element(const struct cuvil_tensor *tensor, void *out,
+                         int64_t to, const struct cuvil_value *value,
+                         int64_t from) {
+  if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F16)
+    ((uint16_t *)out)[to] =
+        cuvil_f32_to_f16(((const float *)value->data)[from]);
+  else if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F32)
+    ((float *)out)[to] = ((const float *)value->data)[from];
+  else
+    cuvil_store(tensor->dtype, out, (size_t)to,
+                cuvil_load(value->dtype, value->data, (size_t)from));
+}
+
+enum cuvil_status cuvil_fused_weight(const struct cuvil_fused *fused, int index,
+                                     void *out) {
+  const struct cuvil_tensor *tensor = &fused->tensors[index];
+  CUVIL_CHECK(tensor->kind == CUVIL_TENSOR_WEIGHT);
+  const struct cuvil_value *value = &fused->graph->values[tensor->value];
+  CUVIL_CHECK(value->data);
+  int64_t strides[CUVIL_GRAPH_MAX_RANK] = {0}, steps[CUVIL_GRAPH_MAX_RANK];
+  int64_t stored[CUVIL_GRAPH_MAX_RANK], total = 1;
+  for (int i = value->rank - 1; i >= 0; --i) {
+    strides[i] = total;
+    total *= value->dims[i];
+  }
+  int64_t elements = 1;
+  bool plain = true;
+  for (int i = 0; i < tensor->rank; ++i) {
+    steps[i] = strides[tensor->perm[i]];
+    stored[i] = value->dims[tensor->perm[i]];
+    plain = plain && stored[i] == tensor->dims[i] &&
+            (i == 0 || tensor->perm[i] > tensor->perm[i - 1]);
+    elements *= tensor->dims[i];
+  }
+  if (plain && elements == total) {
+    cuvil_convert(tensor->dtype, out, value->dtype, value->data, (size_t)total);
+    return CUVIL_OK;
+  }
+  memset(out, 0, tensor->bytes);
+  int64_t at[CUVIL_GRAPH_MAX_RANK] = {0}, from = 0;
+  int beyond = 0; /* how many coordinates lie in the padding */
+  for (int64_t to = 0; to < elements; ++to) {
+    if (!beyond) copy_element(tensor, out, to, value, from);
+    for (int i = tensor->rank - 1; i >= 0; --i) {
+      beyond -= at[i] >= stored[i];
+      from += steps[i];
+      if (++at[i] < tensor->dims[i]) {
+        beyond += at[i] >= stored[i];
+        break;
+      }
+      from -= steps[i] * tensor->dims[i];
+      at[i] = 0;
+    }
+  }
+  return CUVIL_OK;
+}
+
+/* ---- running on the CPU */
+
+struct run {
+  const struct cuvil_fused *fused;
+  const void *const *inputs;
+  void *const *outputs;
+  void **memory; /* by tensor; owned for LOCAL and WEIGHT roots */
+};
+
+static int root_of(const struct cuvil_fused *fused, int tensor) {
+  while (fused->tensors[tensor].alias >= 0)
+    tensor = fused->tensors[tensor].alias;
+  return tensor;
+}
+
+static enum cuvil_status place(struct run *run, int tensor,
+                               const void **out_address) {
+  int root = root_of(run->fused, tensor);
+  const struct cuvil_tensor *t = &run->fused->tensors[root];
+  if (t->kind == CUVIL_TENSOR_INPUT) {
+    *out_address = run->inputs[t->io];
+    return CUVIL_OK;
+  }
+  if (t->kind == CUVIL_TENSOR_OUTPUT) {
+    *out_address = run->outputs[t->io];
+    return CUVIL_OK;
+  }
+  if (!run->memory[root]) {
+    run->memory[root] = calloc(1, t->bytes + 1);
+    if (!run->memory[root])
+      return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "tensor `%s`", t->name);
+    if (t->kind == CUVIL_TENSOR_WEIGHT)
+      CUVIL_TRY(cuvil_fused_weight(run->fused, root, run->memory[root]));
+  }
+  *out_address = run->memory[root];
+  return CUVIL_OK;
+}
+
+static enum cuvil_status run_task(struct run *run,
+                                  const struct cuvil_task *task, int threads) {
+  const struct cuvil_problem *problem = &task->problem;
+  const void *operands[CUVIL_MAX_OPERANDS] = {NULL};
+  double *values[CUVIL_MAX_OPERANDS] = {NULL};
+  double *bounds[CUVIL_MAX_OPERANDS] = {NULL};
+  enum cuvil_status status = CUVIL_OK;
+  int out = problem->output;
+  size_t elements = (size_t)cuvil_operand_elements(problem, out);
+  for (int i = 0; i < problem->operand_count; ++i)
+    CUVIL_TRY(place(run, task->tensors[i], &operands[i]));
+  values[out] = malloc((elements + 1) * sizeof(double));
+  bounds[out] = malloc((elements + 1) * sizeof(double));
+  if (!values[out] || !bounds[out]) {
+    status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "task `%s`", task->label);
+    goto fail;
+  }
+  CUVIL_TRY_GOTO(
+      cuvil_problem_reference(problem, operands, values, bounds, threads));
+  /* The place of an output is ours or the caller's to write. */
+  void *target = (void *)(uintptr_t)operands[out];
+  for (size_t i = 0; i < elements; ++i)
+    cuvil_store(problem->operands[out].dtype, target, i, values[out][i]);
+fail:
+  free(values[out]);
+  free(bounds[out]);
+  return status;
+}
+
+enum cuvil_status cuvil_fused_execute(const struct cuvil_fused *fused,
+                                      const void *const *inputs,
+                                      void *const *outputs, int threads) {
+  struct run run = {.fused = fused, .inputs = inputs, .outputs = outputs};
+  enum cuvil_status status = CUVIL_OK;
+  run.memory = calloc((size_t)fused->tensor_count + 1, sizeof(void *));
+  if (!run.memory)
+    return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "running %d tasks",
+                      fused->task_count);
+  for (int t = 0; t < fused->task_count; ++t)
+    CUVIL_TRY_GOTO(run_task(&run, &fused->tasks[t], threads));
+fail:
+  for (int i = 0; i < fused->tensor_count; ++i)
+    free(run.memory[i]);
+  free(run.memory);
+  return status;
+}
