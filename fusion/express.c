@@ -212,10 +212,6 @@ static int walk_dims(const struct cuvil_express *ex,
     }
     next = place + 1;
   }
-  if (rank == 0) { /* one element: task.c made a dimension of one for it */
-    dims[0] = cuvil_problem_find_dim(&ex->task->problem, "o");
-    return dims[0] < 0 ? -1 : 1;
-  }
   /* Whole: elements agree. */
   int64_t elements = 1;
   for (int i = 0; i < rank; ++i)
@@ -223,18 +219,12 @@ static int walk_dims(const struct cuvil_express *ex,
   return elements == cuvil_value_elements(value) ? rank : -1;
 }
 
-static void operand_name(struct cuvil_express *ex, bool weight, int rank,
-                         bool full, char name[CUVIL_NAME_SIZE]) {
-  static const char *const sorts[4] = {"bias", "res", "side", "x"};
-  int sort = !ex->contraction      ? (weight ? 2 : 3)
-             : weight && rank == 1 ? 0
-             : full                ? 1
-                                   : 2;
-  int count = ex->named[sort]++;
-  if (count == 0)
-    snprintf(name, CUVIL_NAME_SIZE, "%s", sorts[sort]);
-  else
-    snprintf(name, CUVIL_NAME_SIZE, "%s%d", sorts[sort], count);
+/* Stem of a side operand's name; order_sides makes names of stems. */
+static const char *name_stem(const struct cuvil_express *ex, bool weight,
+                             int rank, bool full) {
+  if (!ex->contraction) return weight ? "side" : "x";
+  if (weight && rank == 1) return "bias";
+  return full ? "res" : "side";
 }
 
 static enum cuvil_status weight_operand(struct cuvil_express *ex, int value,
@@ -297,11 +287,10 @@ static enum cuvil_status term_of(struct cuvil_express *ex, int value, int shift,
   if (rank < 0 || problem->operand_count == CUVIL_MAX_OPERANDS)
     return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: `%s` cannot be read in `%s`",
                       v->name, ex->task->label);
-  char name[CUVIL_NAME_SIZE];
-  operand_name(ex, v->data != NULL, rank, full, name);
-  int operand = cuvil_build_operand(problem, name, CUVIL_ROLE_SIDE,
+  int operand = cuvil_build_operand(problem, "", CUVIL_ROLE_SIDE,
                                     ex->fuse->fused->tensors[tensor].dtype,
                                     v->data != NULL, rank, dims);
+  ex->sort[operand] = name_stem(ex, v->data != NULL, rank, full);
   ex->task->tensors[operand] = tensor;
   *out = (struct cuvil_term){.kind = CUVIL_TERM_OPERAND, .index = operand};
   bind(ex, value, shift, *out);
@@ -412,6 +401,40 @@ enum cuvil_status cuvil_express_bias(struct cuvil_express *ex, int result,
   return CUVIL_OK;
 }
 
+/* Side operands stand in the order of their first use, as the grammar wants,
+ * and are named in that order: bias, res, res1. */
+static void order_sides(struct cuvil_express *ex) {
+  struct cuvil_problem *problem = &ex->task->problem;
+  struct cuvil_operand old[CUVIL_MAX_OPERANDS];
+  int tensors[CUVIL_MAX_OPERANDS], to[CUVIL_MAX_OPERANDS];
+  int next = problem->output + 1;
+  memcpy(old, problem->operands, sizeof(old));
+  memcpy(tensors, ex->task->tensors, sizeof(tensors));
+  for (int i = 0; i < CUVIL_MAX_OPERANDS; ++i)
+    to[i] = -1;
+  for (int s = 0; s < problem->epilogue.count; ++s) {
+    struct cuvil_statement *statement = &problem->epilogue.statements[s];
+    for (int a = 0; a < cuvil_expr_op_args(statement->op); ++a) {
+      struct cuvil_term *term = &statement->args[a];
+      if (term->kind != CUVIL_TERM_OPERAND) continue;
+      int from = term->index;
+      if (to[from] < 0) {
+        int same = 0;
+        for (int i = 0; i < CUVIL_MAX_OPERANDS; ++i)
+          same += to[i] >= 0 && strcmp(ex->sort[i], ex->sort[from]) == 0;
+        to[from] = next++;
+        struct cuvil_operand *operand = &problem->operands[to[from]];
+        *operand = old[from];
+        snprintf(operand->name, sizeof(operand->name), same ? "%s%d" : "%s",
+                 ex->sort[from], same);
+        ex->task->tensors[to[from]] = tensors[from];
+      }
+      term->index = to[from];
+    }
+  }
+  problem->operand_count = next;
+}
+
 enum cuvil_status cuvil_express_finish(struct cuvil_express *ex, int result) {
   struct cuvil_problem *problem = &ex->task->problem;
   struct cuvil_expr *expr = &problem->epilogue;
@@ -426,5 +449,6 @@ enum cuvil_status cuvil_express_finish(struct cuvil_express *ex, int result) {
   struct cuvil_statement *last = &expr->statements[expr->count - 1];
   snprintf(last->name, sizeof(last->name), "out");
   last->output = problem->output;
+  order_sides(ex);
   return CUVIL_OK;
 }

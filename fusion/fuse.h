@@ -123,7 +123,7 @@ struct cuvil_express {
     struct cuvil_term term;
   } bound[CUVIL_MAX_STATEMENTS + CUVIL_MAX_OPERANDS]; /* terms already made */
   int bound_count;
-  int named[4]; /* how many operands of each sort are named already */
+  const char *sort[CUVIL_MAX_OPERANDS]; /* stem of each side operand's name */
   bool overflow;
 };
 /* Axis i of input `index` lies on axis i + shift of the node's output:
@@ -149,9 +149,7 @@ CUVIL_MUST_USE enum cuvil_status cuvil_express_finish(struct cuvil_express *ex,
 
 /* ---- task.c */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse_tasks(struct cuvil_fuse *fuse);
-/* Small helpers on a problem under construction. */
-int cuvil_build_dim(struct cuvil_problem *problem, const char *name,
-                    int64_t extent);
+/* Appends an operand with dimensions by index. */
 int cuvil_build_operand(struct cuvil_problem *problem, const char *name,
                         enum cuvil_operand_role role, enum cuvil_dtype dtype,
                         bool weight, int rank, const int *dims);

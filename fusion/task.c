@@ -11,14 +11,6 @@
 #include "base/buf.h"
 #include "fusion/fuse.h"
 
-int cuvil_build_dim(struct cuvil_problem *problem, const char *name,
-                    int64_t extent) {
-  struct cuvil_dim *dim = &problem->dims[problem->dim_count];
-  snprintf(dim->name, sizeof(dim->name), "%s", name);
-  dim->extent = extent;
-  return problem->dim_count++;
-}
-
 int cuvil_build_operand(struct cuvil_problem *problem, const char *name,
                         enum cuvil_operand_role role, enum cuvil_dtype dtype,
                         bool weight, int rank, const int *dims) {
@@ -63,11 +55,7 @@ static enum cuvil_status begin(struct cuvil_fuse *fuse,
   cuvil_buf_free(&label);
   CUVIL_TRY(status);
   if (!task->label) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "fusing: labels");
-  task->problem.kind = kind;
-  task->problem.version = 1;
-  task->problem.stride[0] = task->problem.stride[1] = 1;
-  task->problem.dilation[0] = task->problem.dilation[1] = 1;
-  task->problem.group = 1;
+  cuvil_problem_begin(kind, &task->problem);
   ex->fuse = fuse;
   ex->task = task;
   ex->shape = group->result;
@@ -166,20 +154,25 @@ static bool is_product(const struct cuvil_window *window, int64_t group) {
          !window->pad[3];
 }
 
+static void extents(struct cuvil_problem *problem, int count,
+                    const int64_t *values) {
+  for (int i = 0; i < count; ++i)
+    problem->dims[i].extent = values[i];
+}
+
 static void conv_as_gemm(struct cuvil_express *ex, int x, int w, int y,
                          const struct cuvil_value *out, int64_t channels) {
-  static const int row_axes[3] = {0, 2, 3}, column_axis[1] = {1};
   struct cuvil_problem *problem = &ex->task->problem;
-  problem->kind = CUVIL_KIND_GEMM;
-  int m =
-      cuvil_build_dim(problem, "m", out->dims[0] * out->dims[2] * out->dims[3]);
-  int n = cuvil_build_dim(problem, "n", out->dims[1]);
-  int k = cuvil_build_dim(problem, "k", channels);
-  put(ex, "a", CUVIL_ROLE_INPUT, x, 2, (int[]){m, k});
-  put(ex, "b", CUVIL_ROLE_INPUT, w, 2, (int[]){n, k});
-  put(ex, "c", CUVIL_ROLE_OUTPUT, y, 2, (int[]){m, n});
-  axes_of(ex, m, 3, row_axes);
-  axes_of(ex, n, 1, column_axis);
+  enum { M = CUVIL_DIM_M, N = CUVIL_DIM_N, K = CUVIL_DIM_K };
+  cuvil_problem_begin(CUVIL_KIND_GEMM, problem);
+  extents(problem, 3,
+          (int64_t[]){out->dims[0] * out->dims[2] * out->dims[3], out->dims[1],
+                      channels});
+  put(ex, "a", CUVIL_ROLE_INPUT, x, 2, (int[]){M, K});
+  put(ex, "b", CUVIL_ROLE_INPUT, w, 2, (int[]){N, K});
+  put(ex, "c", CUVIL_ROLE_OUTPUT, y, 2, (int[]){M, N});
+  axes_of(ex, M, 3, (int[]){0, 2, 3});
+  axes_of(ex, N, 1, (int[]){1});
 }
 
 static void conv_as_conv(struct cuvil_express *ex, int x, int w, int y,
@@ -187,24 +180,21 @@ static void conv_as_conv(struct cuvil_express *ex, int x, int w, int y,
                          const struct cuvil_value *out,
                          const struct cuvil_window *window, int64_t channels) {
   struct cuvil_problem *problem = &ex->task->problem;
-  int n = cuvil_build_dim(problem, "n", in->dims[0]);
-  int c = cuvil_build_dim(problem, "c", channels);
-  int h = cuvil_build_dim(problem, "h", in->dims[2]);
-  int width = cuvil_build_dim(problem, "w", in->dims[3]);
-  int k = cuvil_build_dim(problem, "k", out->dims[1]);
-  int r = cuvil_build_dim(problem, "r", window->kernel[0]);
-  int s = cuvil_build_dim(problem, "s", window->kernel[1]);
-  int p = cuvil_build_dim(problem, "p", out->dims[2]);
-  int q = cuvil_build_dim(problem, "q", out->dims[3]);
-  problem->dims[p].derived = problem->dims[q].derived = true;
+  enum { N = CUVIL_CONV_DIM_N, C = CUVIL_CONV_DIM_C, H = CUVIL_CONV_DIM_H };
+  enum { W = CUVIL_CONV_DIM_W, K = CUVIL_CONV_DIM_K, R = CUVIL_CONV_DIM_R };
+  enum { S = CUVIL_CONV_DIM_S, P = CUVIL_CONV_DIM_P, Q = CUVIL_CONV_DIM_Q };
+  extents(problem, 9,
+          (int64_t[]){in->dims[0], channels, in->dims[2], in->dims[3],
+                      out->dims[1], window->kernel[0], window->kernel[1],
+                      out->dims[2], out->dims[3]});
   set_window(problem, window);
-  put(ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){n, h, width, c});
-  put(ex, "w", CUVIL_ROLE_INPUT, w, 4, (int[]){k, r, s, c});
-  put(ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){n, p, q, k});
-  axes_of(ex, n, 1, (int[]){0});
-  axes_of(ex, k, 1, (int[]){1});
-  axes_of(ex, p, 1, (int[]){2});
-  axes_of(ex, q, 1, (int[]){3});
+  put(ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
+  put(ex, "w", CUVIL_ROLE_INPUT, w, 4, (int[]){K, R, S, C});
+  put(ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, K});
+  axes_of(ex, N, 1, (int[]){0});
+  axes_of(ex, K, 1, (int[]){1});
+  axes_of(ex, P, 1, (int[]){2});
+  axes_of(ex, Q, 1, (int[]){3});
 }
 
 static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
@@ -232,11 +222,11 @@ static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
   ex.layout = CUVIL_LAYOUT_NHWC;
   ex.contraction = true;
   task.problem.group = groups;
-  task.problem.tf32 = fuse->fused->options.precision == CUVIL_PRECISION_TF32;
   if (is_product(&window, groups) && reads_as_rows(fuse, group))
     conv_as_gemm(&ex, x, wt, y, out, channels);
   else
     conv_as_conv(&ex, x, wt, y, value_at(fuse, in), out, &window, channels);
+  task.problem.tf32 = fuse->fused->options.precision == CUVIL_PRECISION_TF32;
   CUVIL_TRY(cuvil_express_bias(&ex, cuvil_fuse_output(fuse, group->anchor),
                                cuvil_fuse_input(fuse, node, 2), 1, 1, 1));
   return end(&ex, group);
@@ -278,20 +268,20 @@ static enum cuvil_status build_gemm(struct cuvil_fuse *fuse,
   CUVIL_TRY(gemm_operand(fuse, bv, result, !trans_b, &b));
   CUVIL_TRY(cuvil_fuse_define(fuse, group->result, CUVIL_LAYOUT_PLAIN, &c));
   int64_t columns = out->dims[out->rank - 1];
-  int m =
-      cuvil_build_dim(&task.problem, "m", cuvil_value_elements(out) / columns);
-  int n = cuvil_build_dim(&task.problem, "n", columns);
-  int k = cuvil_build_dim(&task.problem, "k", b_value->dims[trans_b ? 1 : 0]);
+  enum { M = CUVIL_DIM_M, N = CUVIL_DIM_N, K = CUVIL_DIM_K };
+  extents(&task.problem, 3,
+          (int64_t[]){cuvil_value_elements(out) / columns, columns,
+                      b_value->dims[trans_b ? 1 : 0]});
   put(&ex, "a", CUVIL_ROLE_INPUT, a, 2,
-      trans_a ? (int[]){k, m} : (int[]){m, k});
+      trans_a ? (int[]){K, M} : (int[]){M, K});
   put(&ex, "b", CUVIL_ROLE_INPUT, b, 2,
-      n_first ? (int[]){n, k} : (int[]){k, n});
-  put(&ex, "c", CUVIL_ROLE_OUTPUT, c, 2, (int[]){m, n});
+      n_first ? (int[]){N, K} : (int[]){K, N});
+  put(&ex, "c", CUVIL_ROLE_OUTPUT, c, 2, (int[]){M, N});
   int rows[CUVIL_GRAPH_MAX_RANK];
   for (int i = 0; i < out->rank - 1; ++i)
     rows[i] = i;
-  axes_of(&ex, m, out->rank - 1, rows);
-  axes_of(&ex, n, 1, (int[]){out->rank - 1});
+  axes_of(&ex, M, out->rank - 1, rows);
+  axes_of(&ex, N, 1, (int[]){out->rank - 1});
   ex.layout = CUVIL_LAYOUT_PLAIN;
   ex.contraction = true;
   task.problem.tf32 = fuse->fused->options.precision == CUVIL_PRECISION_TF32;
@@ -321,21 +311,18 @@ static enum cuvil_status build_pool(struct cuvil_fuse *fuse,
   const struct cuvil_value *v = value_at(fuse, in);
   const struct cuvil_value *out = value_at(fuse, group->result);
   struct cuvil_problem *problem = &task.problem;
-  int n = cuvil_build_dim(problem, "n", v->dims[0]);
-  int c = cuvil_build_dim(problem, "c", v->dims[1]);
-  int h = cuvil_build_dim(problem, "h", v->dims[2]);
-  int w = cuvil_build_dim(problem, "w", v->dims[3]);
-  cuvil_build_dim(problem, "r", window.kernel[0]);
-  cuvil_build_dim(problem, "s", window.kernel[1]);
-  int p = cuvil_build_dim(problem, "p", out->dims[2]);
-  int q = cuvil_build_dim(problem, "q", out->dims[3]);
-  problem->dims[p].derived = problem->dims[q].derived = true;
+  enum { N = CUVIL_POOL_DIM_N, C = CUVIL_POOL_DIM_C, H = CUVIL_POOL_DIM_H };
+  enum { W = CUVIL_POOL_DIM_W, P = CUVIL_POOL_DIM_P, Q = CUVIL_POOL_DIM_Q };
+  extents(problem, 8,
+          (int64_t[]){v->dims[0], v->dims[1], v->dims[2], v->dims[3],
+                      window.kernel[0], window.kernel[1], out->dims[2],
+                      out->dims[3]});
   set_window(problem, &window);
   problem->pool_op = strcmp(node->op, "MaxPool") == 0 ? CUVIL_POOL_MAX
                      : window.count_include_pad       ? CUVIL_POOL_AVG_PADDED
                                                       : CUVIL_POOL_AVG;
-  put(&ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){n, h, w, c});
-  put(&ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){n, p, q, c});
+  put(&ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
+  put(&ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, C});
   CUVIL_TRY(cuvil_problem_finish(problem));
   return cuvil_fuse_add_task(fuse, &task);
 }
@@ -352,9 +339,6 @@ static void reduce_plain(struct cuvil_problem *problem,
                          const struct cuvil_value *v, unsigned mask,
                          int *x_dims, int *x_rank, int *y_dims, int *y_rank) {
   *x_rank = *y_rank = 0;
-  if (mask == (1u << v->rank) - 1)
-    x_dims[(*x_rank)++] = y_dims[(*y_rank)++] =
-        cuvil_build_dim(problem, "d0", 1);
   for (int axis = 0; axis < v->rank; ++axis) {
     bool reduced = mask >> axis & 1u;
     if (axis > 0 && reduced == (mask >> (axis - 1) & 1u)) {
@@ -363,7 +347,7 @@ static void reduce_plain(struct cuvil_problem *problem,
     }
     char name[8];
     snprintf(name, sizeof(name), "d%d", problem->dim_count);
-    int dim = cuvil_build_dim(problem, name, v->dims[axis]);
+    int dim = cuvil_problem_add_dim(problem, name, v->dims[axis]);
     x_dims[(*x_rank)++] = dim;
     if (!reduced) y_dims[(*y_rank)++] = dim;
   }
@@ -388,10 +372,10 @@ static enum cuvil_status build_reduce(struct cuvil_fuse *fuse,
   int x_rank, y_rank;
   problem->reduce_op = reduce_op(node->op);
   if (spatial) {
-    x_dims[0] = cuvil_build_dim(problem, "n", v->dims[0]);
-    x_dims[1] = cuvil_build_dim(problem, "h", v->dims[2]);
-    x_dims[2] = cuvil_build_dim(problem, "w", v->dims[3]);
-    x_dims[3] = cuvil_build_dim(problem, "c", v->dims[1]);
+    x_dims[0] = cuvil_problem_add_dim(problem, "n", v->dims[0]);
+    x_dims[1] = cuvil_problem_add_dim(problem, "h", v->dims[2]);
+    x_dims[2] = cuvil_problem_add_dim(problem, "w", v->dims[3]);
+    x_dims[3] = cuvil_problem_add_dim(problem, "c", v->dims[1]);
     y_dims[0] = x_dims[0];
     y_dims[1] = x_dims[3];
     x_rank = 4;
@@ -427,69 +411,56 @@ static bool joins(const struct cuvil_fuse *fuse,
   return true;
 }
 
-/* A computed single element that is broadcast, or channels-last operands. */
-static void survey(const struct cuvil_fuse *fuse,
-                   const struct cuvil_group *group, bool *single, bool *nhwc) {
-  const struct cuvil_value *out = value_at(fuse, group->result);
-  *single = *nhwc = false;
+/* Whether a computed operand is there channels last. */
+static bool reads_nhwc(const struct cuvil_fuse *fuse,
+                       const struct cuvil_group *group) {
   for (int i = 0; i < group->count; ++i) {
     int node = group->nodes[i];
-    for (int j = 0; j < fuse->graph->nodes[node].input_count; ++j) {
-      if (!is_side(fuse, group, node, j)) continue;
-      int side = cuvil_fuse_input(fuse, &fuse->graph->nodes[node], j);
-      const struct cuvil_value *v = value_at(fuse, side);
-      if (v->data) continue;
-      if (cuvil_value_elements(v) == 1 && cuvil_value_elements(out) != 1)
-        *single = true;
-      if (cuvil_fuse_is_nhwc(fuse, side)) *nhwc = true;
-    }
+    for (int j = 0; j < fuse->graph->nodes[node].input_count; ++j)
+      if (is_side(fuse, group, node, j) &&
+          cuvil_fuse_is_nhwc(
+              fuse, cuvil_fuse_input(fuse, &fuse->graph->nodes[node], j)))
+        return true;
   }
-  *nhwc = *nhwc && !cuvil_fuse_trivial(out);
+  return false;
 }
 
 static void pointwise_dims(struct cuvil_express *ex,
-                           const struct cuvil_group *group, bool single) {
+                           const struct cuvil_group *group) {
   static const int nhwc_perm[4] = {0, 2, 3, 1};
   struct cuvil_problem *problem = &ex->task->problem;
   const struct cuvil_value *out = value_at(ex->fuse, group->result);
   bool nhwc = ex->layout == CUVIL_LAYOUT_NHWC;
   int last = -1; /* last axis of the current dimension with extent > 1 */
-  if (single) cuvil_build_dim(problem, "o", 1);
-  int first = problem->dim_count;
   for (int i = 0; i < out->rank; ++i) {
     int axis = nhwc ? nhwc_perm[i] : i;
     int64_t extent = out->dims[axis];
     int dim = problem->dim_count - 1;
-    if (dim < first || (extent > 1 && last >= 0 &&
-                        !joins(ex->fuse, group, nhwc, last, axis))) {
+    if (dim < 0 || (extent > 1 && last >= 0 &&
+                    !joins(ex->fuse, group, nhwc, last, axis))) {
       char name[8];
-      snprintf(name, sizeof(name), "d%d", problem->dim_count - first);
-      dim = cuvil_build_dim(problem, name, 1);
+      snprintf(name, sizeof(name), "d%d", problem->dim_count);
+      dim = cuvil_problem_add_dim(problem, name, 1);
     }
     problem->dims[dim].extent *= extent;
     ex->axes[dim][ex->axis_count[dim]++] = axis;
     if (extent > 1) last = axis;
   }
-  if (problem->dim_count == first) cuvil_build_dim(problem, "d0", 1);
+  if (problem->dim_count == 0) cuvil_problem_add_dim(problem, "d0", 1);
 }
 
 static enum cuvil_status build_pointwise(struct cuvil_fuse *fuse,
                                          const struct cuvil_group *group) {
   struct cuvil_task task;
   struct cuvil_express ex;
-  bool single, nhwc;
   int y, dims[CUVIL_MAX_RANK + 1];
   CUVIL_TRY(begin(fuse, group, CUVIL_KIND_POINTWISE, &task, &ex));
-  survey(fuse, group, &single, &nhwc);
+  bool nhwc = !cuvil_fuse_trivial(value_at(fuse, group->result)) &&
+              reads_nhwc(fuse, group);
   ex.layout = nhwc ? CUVIL_LAYOUT_NHWC : CUVIL_LAYOUT_PLAIN;
   CUVIL_TRY(cuvil_fuse_define(fuse, group->result, ex.layout, &y));
-  pointwise_dims(&ex, group, single);
+  pointwise_dims(&ex, group);
   int rank = task.problem.dim_count;
-  if (rank > CUVIL_MAX_RANK)
-    return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
-                      "`%s` runs over more than %d "
-                      "dimensions",
-                      task.label, CUVIL_MAX_RANK);
   for (int i = 0; i < rank; ++i)
     dims[i] = i;
   put(&ex, "y", CUVIL_ROLE_OUTPUT, y, rank, dims);

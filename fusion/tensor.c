@@ -137,19 +137,18 @@ static void conversion_problem(const struct cuvil_tensor *to,
   static const char *const names[4] = {"n", "c", "h", "w"};
   int y_dims[CUVIL_MAX_RANK], x_dims[CUVIL_MAX_RANK], rank = to->rank;
   bool permutes = memcmp(to->perm, from->perm, sizeof(int) * (size_t)rank) != 0;
-  problem->kind = CUVIL_KIND_POINTWISE;
-  problem->version = 1;
+  cuvil_problem_begin(CUVIL_KIND_POINTWISE, problem);
   if (!permutes) {
     int64_t elements = 1;
     for (int i = 0; i < rank; ++i)
       elements *= to->dims[i];
     rank = 1;
-    y_dims[0] = x_dims[0] = cuvil_build_dim(problem, "d0", elements);
+    y_dims[0] = x_dims[0] = cuvil_problem_add_dim(problem, "d0", elements);
   } else {
     for (int axis = 0; axis < rank; ++axis)
       for (int i = 0; i < rank; ++i)
         if (to->perm[i] == axis)
-          cuvil_build_dim(problem, names[axis], to->dims[i]);
+          cuvil_problem_add_dim(problem, names[axis], to->dims[i]);
     for (int i = 0; i < rank; ++i) {
       y_dims[i] = to->perm[i];
       x_dims[i] = from->perm[i];
