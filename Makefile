@@ -79,7 +79,8 @@ $(B)/gen/%.o: $(GEN)/%.c
 	  -MMD -MP -c $< -o $@
 $(B)/gpu/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 # Only the importer and the model builder see protobuf.
-$(B)/graph/%.o $(B)/tests/%.o: | $(GEN)/onnx.pb-c.h
+$(filter $(B)/graph/%,$(OBJ)) $(TEST_OBJ): | $(GEN)/onnx.pb-c.h
+$(TEST_SRC:%.c=$(B)/%.o): | $(GEN)/onnx.pb-c.h
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(filter 1,$(V)),,@echo "  CC  $<")

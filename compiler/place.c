@@ -147,7 +147,7 @@ static enum cuvil_status collect(struct placing *p) {
 static enum cuvil_status bind_operand(struct placing *p, int step,
                                       const struct cuvil_program_buffer *buffer,
                                       struct cuvil_binding *out) {
-  int root;
+  int root = -1;
   CUVIL_TRY(buffer_tensor(p->fused, step, buffer, &root));
   const struct cuvil_tensor *tensor = &p->fused->tensors[root];
   switch (tensor->kind) {
