@@ -182,6 +182,16 @@ static enum cuvil_status grow_forward(struct cuvil_fuse *fuse, int index,
   }
 }
 
+/* The contraction itself reads the value: it must stand in memory. */
+static bool anchor_reads(const struct cuvil_fuse *fuse,
+                         const struct cuvil_group *group, int value) {
+  if (group->anchor < 0) return false;
+  const struct cuvil_node *node = &fuse->graph->nodes[group->anchor];
+  for (int i = 0; i < node->input_count; ++i)
+    if (cuvil_fuse_input(fuse, node, i) == value) return true;
+  return false;
+}
+
 /* Takes pointwise producers that only this group uses, until none is left. */
 static enum cuvil_status grow_backward(struct cuvil_fuse *fuse, int index) {
   struct cuvil_group *group = &fuse->groups[index];
@@ -197,9 +207,10 @@ static enum cuvil_status grow_backward(struct cuvil_fuse *fuse, int index) {
       int producer = value < 0 ? -1 : fuse->graph->values[value].producer;
       if (producer < 0 || fuse->group_of[producer] >= 0 ||
           fuse->classes[producer] != CUVIL_CLASS_POINTWISE ||
-          count > CUVIL_MAX_STATEMENTS ||
+          count > CUVIL_MAX_STATEMENTS || contains(nodes, count, producer) ||
           !same_shape(fuse, value, group->result) ||
-          !hidden(fuse, value, nodes, count))
+          !hidden(fuse, value, nodes, count) ||
+          anchor_reads(fuse, group, value))
         continue;
       nodes[count] = producer;
       if (!fits(fuse, nodes, count + 1)) continue;

@@ -69,9 +69,10 @@ int net_node(struct net *net, const char *op, int input_count,
              const int *inputs, int rank, const int64_t *dims) {
   int output = add(net, rank, dims, false, NULL);
   char name[48];
+  int node;
   snprintf(name, sizeof(name), "%s_%d", op, output);
   MUST(cuvil_graph_add_node(net->graph, name, op, input_count, inputs, 1,
-                            &output, NULL));
+                            &output, &node));
   return output;
 }
 

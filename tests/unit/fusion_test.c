@@ -392,24 +392,6 @@ static void mlp(void **state) {
   net_end(&net);
 }
 
-static void rows_of_three_dimensions(void **state) {
-  (void)state;
-  /* MatMul over [b,s,k], plus a bias, plus a value that only s and n have:
-   * the last one cannot join, because b and s are one dimension of a gemm. */
-  struct net net;
-  net_begin(&net, 4);
-  int x = net_input(&net, 3, (int64_t[]){2, 3, 5});
-  int w = net_constant(&net, 2, (int64_t[]){5, 7}, 0.5, NULL);
-  int bias = net_constant(&net, 1, (int64_t[]){7}, 1, NULL);
-  int table = net_constant(&net, 2, (int64_t[]){3, 7}, 1, NULL);
-  int y = net_node(&net, "MatMul", 2, (int[]){x, w}, 3, (int64_t[]){2, 3, 7});
-  y = net_unary(&net, "Relu", net_binary(&net, "Add", y, bias));
-  net_output(&net, net_binary(&net, "Add", table, y));
-  net_finish(&net);
-  expect_kernels(&net, 2);
-  net_end(&net);
-}
-
 static void ends_of_the_graph(void **state) {
   (void)state;
   /* Inputs and constants that are outputs, one value that is two outputs, a
@@ -568,7 +550,6 @@ int main(void) {
       cmocka_unit_test(outputs_in_the_middle),
       cmocka_unit_test(bias_that_broadcasts_up),
       cmocka_unit_test(mlp),
-      cmocka_unit_test(rows_of_three_dimensions),
       cmocka_unit_test(ends_of_the_graph),
       cmocka_unit_test(pools_that_round_up),
       cmocka_unit_test(reductions),
