@@ -153,6 +153,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_node_window(
  * window does not fit. */
 int64_t cuvil_window_extent(const struct cuvil_window *window, int axis,
                             int64_t in);
+/* Number of a type in ONNX files (TensorProto.DataType); 0: it has none. */
+int cuvil_dtype_to_onnx(enum cuvil_dtype dtype);
 /* Recounts users and producers after a change. */
 void cuvil_graph_relink(struct cuvil_graph *graph);
 

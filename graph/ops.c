@@ -140,6 +140,12 @@ enum cuvil_status cuvil_onnx_dtype(int64_t number, enum cuvil_dtype *out) {
   return CUVIL_OK;
 }
 
+int cuvil_dtype_to_onnx(enum cuvil_dtype dtype) {
+  for (size_t i = 1; i < sizeof onnx_types / sizeof *onnx_types; i++)
+    if (onnx_types[i].dtype == dtype) return (int)i;
+  return 0;
+}
+
 static int compare_name(const void *name, const void *row) {
   return strcmp(name, ((const struct cuvil_op *)row)->name);
 }
