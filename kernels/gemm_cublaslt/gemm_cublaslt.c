@@ -1,0 +1,263 @@
+/* gemm_cublaslt.c - matrix products by cuBLASLt.
+ *
+ * Fused: bias, residual (as beta C) and relu or tanh gelu ride in the
+ * library's own epilogue.  Any other epilogue, output layout or mix of types:
+ * the library writes the fp32 product to workspace and a pointwise kernel does
+ * the rest.  A point is an algorithm with its settings as the library lists
+ * it; id = -1 leaves the choice to the library when the program is prepared.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "kernels/common/library_step.h"
+
+enum { DEFAULT_WORKSPACE = 32 << 20, DATA_WORDS = 8 };
+
+/* The matrix's fastest dimension has stride 1 and nothing is cut off. */
+static bool is_matrix(const struct cuvil_operand *o) {
+  return o->rank == 2 && o->strides[1] == 1 && !o->limit[0] && !o->limit[1];
+}
+
+static bool applicable(const struct cuvil_problem *problem,
+                       const struct cuvil_arch *arch) {
+  (void)arch;
+  return problem->kind == CUVIL_KIND_GEMM &&
+         is_matrix(&problem->operands[CUVIL_GEMM_A]) &&
+         is_matrix(&problem->operands[CUVIL_GEMM_B]);
+}
+
+/* The epilogue and the output are the library's own. */
+static bool can_fuse(const struct cuvil_problem *p, struct cuvil_chain *chain) {
+  const struct cuvil_operand *c = &p->operands[CUVIL_GEMM_C];
+  enum cuvil_dtype input = p->operands[CUVIL_GEMM_A].dtype;
+  if (!is_matrix(c) || c->dims[0] != CUVIL_DIM_M) return false;
+  if (c->dtype != input && c->dtype != CUVIL_F32) return false;
+  if (!cuvil_chain_match(p, CUVIL_DIM_N, chain)) return false;
+  /* A bias of fp32 beside inputs of 16 bits is not among the library's. */
+  return chain->bias < 0 || c->dtype == input;
+}
+
+static void default_config(const struct cuvil_query *query,
+                           struct cuvil_config *out) {
+  struct cuvil_chain chain;
+  cuvil_space_default(query->space, out);
+  cuvil_config_set(query->space, out, "fused",
+                   can_fuse(query->problem, &chain));
+  cuvil_config_set(query->space, out, "workspace", DEFAULT_WORKSPACE);
+  cuvil_config_set(query->space, out, "id", -1);
+}
+
+static uint64_t product_bytes(const struct cuvil_problem *p) {
+  return 4 *
+         (uint64_t)(p->dims[CUVIL_DIM_M].extent * p->dims[CUVIL_DIM_N].extent);
+}
+
+static bool derive(const struct cuvil_query *query,
+                   const struct cuvil_config *config,
+                   struct cuvil_derived *out) {
+  struct cuvil_chain chain;
+  int64_t workspace = cuvil_config_get(query->space, config, "workspace");
+  bool fused = cuvil_config_get(query->space, config, "fused") != 0;
+  out->cluster = 1;
+  out->workspace_bytes = (uint64_t)workspace;
+  if (!fused) out->workspace_bytes += product_bytes(query->problem);
+  return workspace >= 0 && (!fused || can_fuse(query->problem, &chain));
+}
+
+static double predict(const struct cuvil_query *query,
+                      const struct cuvil_config *config,
+                      const struct cuvil_derived *derived) {
+  const struct cuvil_problem *p = query->problem;
+  double rate = p->operands[CUVIL_GEMM_A].dtype != CUVIL_F32
+                    ? query->arch->flops_f16
+                : p->tf32 ? query->arch->flops_tf32
+                          : query->arch->flops_f32;
+  double bytes = cuvil_problem_bytes(p);
+  (void)derived;
+  if (!cuvil_config_get(query->space, config, "fused"))
+    bytes += 2.0 * (double)product_bytes(p);
+  return 3e-6 + cuvil_problem_flops(p) / (0.7 * rate) +
+         bytes / query->arch->memory_bytes_per_second;
+}
+
+/* ---- the call */
+static json_t *matrix(const struct cuvil_operand *o, int first_dim) {
+  return json_pack("{s:s, s:b, s:I}", "dtype", cuvil_dtype_name(o->dtype),
+                   "trans", o->dims[0] != first_dim, "ld",
+                   (json_int_t)o->strides[0]);
+}
+
+static const char *epilogue_name(const struct cuvil_chain *chain) {
+  static const char *const plain[] = {"default", "relu", "gelu"};
+  static const char *const biased[] = {"bias", "relu_bias", "gelu_bias"};
+  return (chain->bias >= 0 ? biased : plain)[chain->activation];
+}
+
+/* Without algorithm.  chain NULL: the bare product in fp32. */
+static json_t *make_call(const struct cuvil_problem *p,
+                         const struct cuvil_chain *chain, int64_t workspace) {
+  const struct cuvil_operand *c = &p->operands[CUVIL_GEMM_C];
+  json_t *call =
+      json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:s, s:I}", "op", "matmul", "m",
+                (json_int_t)p->dims[CUVIL_DIM_M].extent, "n",
+                (json_int_t)p->dims[CUVIL_DIM_N].extent, "k",
+                (json_int_t)p->dims[CUVIL_DIM_K].extent, "a",
+                matrix(&p->operands[CUVIL_GEMM_A], CUVIL_DIM_M), "b",
+                matrix(&p->operands[CUVIL_GEMM_B], CUVIL_DIM_K), "compute",
+                p->tf32 ? "tf32" : "f32", "workspace", (json_int_t)workspace);
+  json_t *d = chain
+                  ? json_pack("{s:s, s:I}", "dtype", cuvil_dtype_name(c->dtype),
+                              "ld", (json_int_t)c->strides[0])
+                  : json_pack("{s:s, s:I}", "dtype", "f32", "ld",
+                              (json_int_t)p->dims[CUVIL_DIM_N].extent);
+  if (!call || !d || json_object_set(call, "d", d) != 0) goto fail;
+  if (chain) {
+    json_t *name = json_string(epilogue_name(chain));
+    if (json_object_set_new(call, "epilogue", name) != 0) goto fail;
+    if (chain->bias >= 0 &&
+        json_object_set_new(call, "bias_dtype",
+                            json_string(cuvil_dtype_name(c->dtype))) != 0)
+      goto fail;
+    if (chain->residual >= 0 &&
+        (json_object_set(call, "c", d) != 0 ||
+         json_object_set_new(call, "beta", json_real(1.0)) != 0))
+      goto fail;
+  }
+  json_decref(d);
+  return call;
+fail:
+  json_decref(d);
+  json_decref(call);
+  return NULL;
+}
+
+/* ---- the algorithm, as a point of the space */
+static const char *const values[] = {"tile",        "stages",  "split_k",
+                                     "reduction",   "swizzle", "custom",
+                                     "inner_shape", "cluster"};
+enum { VALUES = sizeof values / sizeof *values };
+
+static bool put_algorithm(const struct cuvil_query *query,
+                          const struct cuvil_config *config, json_t *call) {
+  const struct cuvil_space *space = query->space;
+  int64_t id = cuvil_config_get(space, config, "id");
+  int64_t version = cuvil_config_get(space, config, "version");
+  if (id < 0) return true;
+  json_t *algorithm = json_pack("{s:I}", "id", (json_int_t)id);
+  for (int i = 0; i < VALUES; i++)
+    json_object_set_new(
+        algorithm, values[i],
+        json_integer(cuvil_config_get(space, config, values[i])));
+  if (version > 0) {
+    char hex[DATA_WORDS * 16 + 1], name[8];
+    for (int i = 0; i < DATA_WORDS; i++) {
+      snprintf(name, sizeof name, "data%d", i);
+      snprintf(hex + 16 * i, 17, "%016" PRIx64,
+               (uint64_t)cuvil_config_get(space, config, name));
+    }
+    json_object_set_new(algorithm, "data", json_string(hex));
+    json_object_set_new(algorithm, "version", json_integer(version));
+  }
+  return json_object_set_new(call, "algorithm", algorithm) == 0;
+}
+
+static void read_choice(const struct cuvil_query *query, const json_t *call,
+                        bool fused, struct cuvil_config *out) {
+  const struct cuvil_space *space = query->space;
+  const json_t *algorithm = json_object_get(call, "algorithm");
+  const char *hex = json_string_value(json_object_get(algorithm, "data"));
+  cuvil_space_default(space, out);
+  cuvil_config_set(space, out, "fused", fused);
+  cuvil_library_set(space, out, "workspace", call, "workspace", 0);
+  cuvil_library_set(space, out, "id", algorithm, "id", -1);
+  cuvil_library_set(space, out, "version", algorithm, "version", 0);
+  for (int i = 0; i < VALUES; i++)
+    cuvil_library_set(space, out, values[i], algorithm, values[i],
+                      i == 2 ? 1 : 0);
+  for (int i = 0; hex && i < DATA_WORDS; i++) {
+    char digits[17], name[8];
+    snprintf(name, sizeof name, "data%d", i);
+    snprintf(digits, sizeof digits, "%.16s", hex + 16 * i);
+    cuvil_config_set(space, out, name, (int64_t)strtoull(digits, NULL, 16));
+  }
+}
+
+static enum cuvil_status choices(const struct cuvil_query *query,
+                                 struct cuvil_gpu *gpu, int limit,
+                                 struct cuvil_config *out, int *out_count) {
+  struct cuvil_chain chain;
+  *out_count = 0;
+  bool fused = can_fuse(query->problem, &chain);
+  json_t *found = NULL;
+  json_t *call =
+      make_call(query->problem, fused ? &chain : NULL, DEFAULT_WORKSPACE);
+  if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of cublaslt");
+  enum cuvil_status status =
+      cuvil_library_choices(gpu, "cublaslt", call, limit, &found);
+  json_decref(call);
+  if (status == CU_ERR_LIBRARY) { /* has none for this product */
+    cuvil_log_verbose("cublaslt: %s", cuvil_last_error());
+    return CUVIL_OK;
+  }
+  CUVIL_TRY(status);
+  for (size_t i = 0; i < json_array_size(found) && (int)i < limit; i++)
+    read_choice(query, json_array_get(found, i), fused, &out[(*out_count)++]);
+  json_decref(found);
+  return CUVIL_OK;
+}
+
+/* ---- the program */
+static enum cuvil_status add_steps(struct cuvil_emission *e,
+                                   const struct cuvil_config *config) {
+  const struct cuvil_query *query = e->query;
+  struct cuvil_chain chain;
+  int bindings[5], count = 0, acc = -1;
+  int64_t workspace = cuvil_config_get(query->space, config, "workspace");
+  bool fused = cuvil_config_get(query->space, config, "fused") != 0;
+  if (fused && !can_fuse(query->problem, &chain))
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "cublaslt has not this problem's epilogue");
+  if (!fused)
+    CUVIL_TRY(cuvil_program_add_buffer(e->program, CUVIL_BUFFER_WORKSPACE, -1,
+                                       product_bytes(query->problem), &acc));
+  bindings[count++] = e->buffers[CUVIL_GEMM_A];
+  bindings[count++] = e->buffers[CUVIL_GEMM_B];
+  if (fused && chain.residual >= 0)
+    bindings[count++] = e->buffers[chain.residual];
+  bindings[count++] = fused ? e->buffers[CUVIL_GEMM_C] : acc;
+  if (fused && chain.bias >= 0) bindings[count++] = e->buffers[chain.bias];
+  json_t *call = make_call(query->problem, fused ? &chain : NULL, workspace);
+  if (call && !put_algorithm(query, config, call)) {
+    json_decref(call);
+    call = NULL;
+  }
+  CUVIL_TRY(cuvil_library_step(e->program, "cublaslt", call, bindings, count,
+                               (uint64_t)workspace));
+  if (fused) return CUVIL_OK;
+  return cuvil_library_epilogue(query, e->program, e->buffers, acc);
+}
+
+static enum cuvil_status emit(const struct cuvil_query *query,
+                              const struct cuvil_config *config,
+                              struct cuvil_program **out) {
+  struct cuvil_emission e;
+  enum cuvil_status status = cuvil_emission_begin(query, &e);
+  if (status == CUVIL_OK) status = add_steps(&e, config);
+  return cuvil_emission_end(&e, status, out);
+}
+
+const struct cuvil_family cuvil_family_gemm_cublaslt = {
+    .id = "gemm_cublaslt",
+    .version = 1,
+    .about = "matrix products by cuBLASLt, its epilogues or a kernel after it",
+    .kinds = 1u << CUVIL_KIND_GEMM,
+    .library = "cublaslt",
+    .applicable = applicable,
+    .default_config = default_config,
+    .derive = derive,
+    .predict = predict,
+    .emit = emit,
+    .choices = choices,
+};
