@@ -110,7 +110,8 @@ static void compile_point(const struct cuvil_family *f,
   if (cuvil_program_compile(program, NULL, &result) != CUVIL_OK)
     fail_msg("%s %s %s: %s\n%s", f->id, cuvil_buf_text(&text), problem,
              cuvil_last_error(), result.log ? result.log : "");
-  assert_true(program->step_count >= 1);
+  if (cuvil_program_check(program, f->id) != CUVIL_OK)
+    fail_msg("%s: %s", problem, cuvil_last_error());
   if (result.registers < derived.registers_least)
     fail_msg("%s %s: %d registers, derive said at least %d: %s", f->id,
              cuvil_buf_text(&text), result.registers, derived.registers_least,
