@@ -303,8 +303,14 @@ static enum cuvil_status check_free_dims(const struct check *c) {
     if (!cuvil_operand_has_dim(whole, i))
       return bad(AT(c, dims[i]), "dimension '%s' is not one of '%s'",
                  p->dims[i].name, whole->name);
-  if (p->kind == CUVIL_KIND_REDUCE && (unsigned)p->reduce_op > 3)
+  if (p->kind != CUVIL_KIND_REDUCE) return CUVIL_OK;
+  if (!cuvil_reduce_op_name(p->reduce_op))
     return bad(AT(c, end), "unknown reduction");
+  for (int i = 0; i < p->dim_count; i++)
+    if (p->dims[i].extent == 0 && p->reduce_op == CUVIL_REDUCE_MEAN &&
+        !cuvil_operand_has_dim(&p->operands[CUVIL_REDUCE_Y], i))
+      return bad(AT(c, dims[i]), "%s=0: there is no mean of no elements",
+                 p->dims[i].name);
   return CUVIL_OK;
 }
 

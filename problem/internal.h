@@ -57,24 +57,30 @@ struct cuvil_reference_job {
   const void *const *operands;
   double *const *values;
   double *const *bounds;
-  int threads;
+  int threads; /* at least 1 */
 };
-/* Runs body(user, i) for i in [0, count) on up to `threads` threads, each i
- * once; `user` is shared. */
+/* Runs body(user, worker, i) for each i in [0, count) once, on at most
+ * `threads` threads; worker < threads tells them apart. */
 void cuvil_reference_parallel(int64_t count, int threads,
-                              void (*body)(void *user, int64_t i), void *user);
-/* The epilogue at one point of the output and its stores.  coordinates: by
- * dim index; only dims of the main output are read. */
+                              void (*body)(void *user, int worker, int64_t i),
+                              void *user);
+/* Runs body(job, coordinates) for every point of the main output, in threads.
+ * coordinates: by dim index; dims that the output has not are 0. */
+void cuvil_reference_each_point(
+    const struct cuvil_reference_job *job,
+    void (*body)(const struct cuvil_reference_job *job, int64_t *coordinates));
+/* Element of an operand at the coordinates (by dim index) as fp32 holds it; 0
+ * beyond a limit. */
+double cuvil_reference_load(const struct cuvil_reference_job *job, int operand,
+                            const int64_t *coordinates);
+/* The epilogue at one point of the main output, and its stores. */
 void cuvil_reference_store(const struct cuvil_reference_job *job,
                            const int64_t *coordinates,
                            struct cuvil_checked acc);
 CUVIL_MUST_USE enum cuvil_status cuvil_reference_contraction(
     const struct cuvil_reference_job *job);
-CUVIL_MUST_USE enum cuvil_status cuvil_reference_pool(
-    const struct cuvil_reference_job *job);
-CUVIL_MUST_USE enum cuvil_status cuvil_reference_reduce(
-    const struct cuvil_reference_job *job);
-CUVIL_MUST_USE enum cuvil_status cuvil_reference_pointwise(
-    const struct cuvil_reference_job *job);
+void cuvil_reference_pool(const struct cuvil_reference_job *job);
+void cuvil_reference_reduce(const struct cuvil_reference_job *job);
+void cuvil_reference_pointwise(const struct cuvil_reference_job *job);
 
 #endif /* CUVIL_PROBLEM_INTERNAL_H_ */

@@ -6,7 +6,8 @@
  * |a*b|), carried through the epilogue by running error analysis (Higham,
  * Accuracy and Stability of Numerical Algorithms, ch. 3), and at the end the
  * rounding of the output type.  It is tight enough that a tanh GELU fails
- * where an erf GELU is asked.
+ * where an erf GELU is asked.  The rules of the bounds, operator by operator,
+ * are problem/checked.h; the fp64 reference on the GPU compiles the same file.
  */
 #ifndef CUVIL_PROBLEM_REFERENCE_H_
 #define CUVIL_PROBLEM_REFERENCE_H_
@@ -21,14 +22,16 @@ struct cuvil_checked {
 
 /* operands[i]: host memory of operand i in its own dtype (outputs are not
  * read).  values[i], bounds[i]: for output operands, arrays of
- * cuvil_operand_elements doubles, else NULL.  Threads: uses up to `threads`
- * (0: all cores). */
+ * cuvil_operand_elements doubles, else NULL.  Storage between the elements of
+ * a strided output gets a NaN bound: nothing is said about it.  Threads: uses
+ * up to `threads` (0: all cores). */
 CUVIL_MUST_USE enum cuvil_status cuvil_problem_reference(
     const struct cuvil_problem *problem, const void *const *operands,
     double *const *values, double *const *bounds, int threads);
 
 /* One epilogue evaluation.  operand_values[i]: value of side operand i at
- * this point.  results[s]: value of statement s. */
+ * this point (rounded to fp32 here, as kernels read it).  results[s]: value of
+ * statement s. */
 void cuvil_expr_evaluate(const struct cuvil_expr *expr,
                          struct cuvil_checked acc, const double *operand_values,
                          struct cuvil_checked *results);
@@ -49,14 +52,18 @@ struct cuvil_comparison {
   double worst_got, worst_expected;
   double relative_l2; /* ||got - expected|| / ||expected|| */
 };
-/* got: output operand in its dtype. */
+/* got: output operand in its dtype.  NaN and infinity are right only where
+ * they are expected; where the bound is infinite (an operand of which it is
+ * not sure on which side of a pole or an overflow it lies) all is right;
+ * elements whose bound is NaN are not looked at. */
 void cuvil_compare(enum cuvil_dtype dtype, const void *got,
                    const double *expected, const double *bounds,
                    int64_t elements, struct cuvil_comparison *out);
 
 /* Fills operand `index` with seeded random data of a magnitude that keeps the
- * problem's result in range (contraction inputs ~ N(0,1) scaled by fan-in on
- * the weight side, side inputs ~ N(0,1)). */
+ * problem's result in range: near-normal values (the sum of four uniform ones)
+ * of variance 1, a contraction's b or w of variance 1/fan-in; integers within
+ * +-8 or the type, booleans 0 and 1.  The same data on every machine. */
 void cuvil_problem_random(const struct cuvil_problem *problem, int index,
                           uint64_t seed, void *out);
 

@@ -283,6 +283,8 @@ static const struct {
      "a name is one lower-case letter"},
     {"reduce/1 op=sum n=1 x=f16[n] y=f16[n] epi{out=add(acc,z[n<1])}", 55,
      "the limit of 'n'"},
+    {"reduce/1 op=mean n=0 c=2 x=f16[n,c] y=f16[c]", 18,
+     "there is no mean of no elements"},
     {"pointwise/1 n=1 y=f16[n]", 25, "needs an epilogue"},
     {"pointwise/1 n=1 y=f16[n] epi{out=acc}", 30, "pointwise has no acc"},
     {"pointwise/1 n=1 c=2 y=f16[n] epi{out=x[n]}", 17,
@@ -418,6 +420,8 @@ static void random_free(struct cuvil_rng *rng, struct cuvil_problem *p) {
     cuvil_problem_add_dim(p, names[i], pick(rng, 0, 9));
   if (p->kind == CUVIL_KIND_REDUCE) {
     p->reduce_op = (enum cuvil_reduce_op)cuvil_rng_below(rng, 4);
+    for (int i = 0; i < 5; i++)
+      p->dims[i].extent += p->reduce_op == CUVIL_REDUCE_MEAN;
     cuvil_problem_add_operand(p, "x", CUVIL_ROLE_INPUT, pick_float(rng),
                               "n,h,w,c,d1");
     cuvil_problem_add_operand(p, "y", CUVIL_ROLE_OUTPUT, pick_float(rng),
