@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/log.h"
+#include "cli/common.h"
 #include "cli/db_report.h"
+
+#define COMMAND "cuvil-db"
 
 static const char help[] =
     "Usage: cuvil-db COMMAND [OPTION]... [ARGUMENT]...\n"
@@ -42,7 +43,9 @@ static const char help[] =
     "Filters (list, show, export, prune; all given must hold):\n"
     "  --problem TEXT  --kind gemm|conv|...  --family ID  --gpu NAME\n"
     "  --source measured|replayed  --before UTC  --method-below N\n"
-    "The environment of a lookup (what is not given matches anything):\n"
+    "The environment of a lookup (without --arch and --gpu: this machine's "
+    "GPU, if\n"
+    "there is one; what is not given matches anything):\n"
     "  --arch sm_80|sm_90  --gpu NAME  --driver V  --nvrtc V  --cublaslt V\n"
     "  --cudnn V\n"
     "\n"
@@ -60,6 +63,20 @@ static const char help[] =
     "missed), 2 wrong usage.\n";
 
 /* ---- commands that are more than one call */
+
+/* For this machine's GPU where the line named no environment. */
+static enum cuvil_status run_lookup(struct cuvil_db *db,
+                                    const struct db_request *ask) {
+  struct db_request here = *ask;
+  struct cuvil_gpu *gpu = NULL;
+  if (!ask->env.arch[0] && !ask->env.gpu[0] &&
+      cuvil_gpu_open(0, &gpu) == CUVIL_OK) {
+    here.env = *cuvil_gpu_env(gpu);
+    cuvil_log_verbose("asked for this machine's %s", here.env.gpu);
+  }
+  cuvil_gpu_close(gpu);
+  return db_report_lookup(db, &here);
+}
 
 static enum cuvil_status run_merge(struct cuvil_db *db,
                                    const struct db_request *ask) {
@@ -133,7 +150,7 @@ struct command {
 static const struct command commands[] = {
     {"list", CUVIL_DB_READ, 0, 0, db_report_list},
     {"show", CUVIL_DB_READ, 0, 1, db_report_show},
-    {"lookup", CUVIL_DB_READ, 1, 1, db_report_lookup},
+    {"lookup", CUVIL_DB_READ, 1, 1, run_lookup},
     {"stats", CUVIL_DB_READ, 0, 0, db_report_stats},
     {"verify", CUVIL_DB_READ, 0, 0, db_report_verify},
     {"merge", CUVIL_DB_WRITE, 1, 1 << 20, run_merge},
@@ -197,13 +214,6 @@ static const struct option options[] = {
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0}};
-
-static int usage(const char *format, const char *word) {
-  fprintf(stderr, "cuvil-db: ");
-  fprintf(stderr, format, word);
-  fprintf(stderr, "\nTry 'cuvil-db --help'.\n");
-  return 2;
-}
 
 static bool take_version(char *out, size_t size, const char *value) {
   return (size_t)snprintf(out, size, "%s", value) < size;
@@ -299,17 +309,20 @@ static bool has_filter(const struct cuvil_db_filter *f) {
 static int check_usage(const struct command *command,
                        const struct db_request *ask) {
   if (ask->operand_count < command->least)
-    return usage("%s: an argument is missing", command->name);
+    return cuvil_cli_misuse(COMMAND, "%s: an argument is missing",
+                            command->name);
   if (ask->operand_count > command->most)
-    return usage("%s is one argument too many", ask->operands[command->most]);
+    return cuvil_cli_misuse(COMMAND, "%s is one argument too many",
+                            ask->operands[command->most]);
   if (strcmp(command->name, "export") == 0 && !ask->format)
-    return usage("%s: name the format: --t4", command->name);
+    return cuvil_cli_misuse(COMMAND, "%s: name the format: --t4",
+                            command->name);
   if (strcmp(command->name, "prune") == 0 &&
       has_filter(&ask->filter) == ask->everything)
-    return usage(ask->everything
-                     ? "%s: --all and a filter do not go together"
-                     : "%s: name what to remove by a filter, or say --all",
-                 command->name);
+    return cuvil_cli_misuse(
+        COMMAND, "prune: %s",
+        ask->everything ? "--all and a filter do not go together"
+                        : "name what to remove by a filter, or say --all");
   return 0;
 }
 
@@ -323,7 +336,7 @@ static int parse(int argc, char **argv, struct db_request *ask) {
         fputs(help, stdout);
         return 0;
       case OPT_VERSION:
-        printf("cuvil-db %s\n", CUVIL_VERSION);
+        cuvil_cli_version(COMMAND);
         return 0;
       case 'v':
         level = CUVIL_LOG_VERBOSE;
@@ -331,14 +344,15 @@ static int parse(int argc, char **argv, struct db_request *ask) {
       case 'q':
         level = CUVIL_LOG_QUIET;
         break;
-      case '?':
-        return usage("%s", "see above");
+      case '?': /* getopt has said which */
+        return cuvil_cli_misuse(COMMAND, "wrong usage");
       default:
         if (!take_option(ask, option, optarg))
-          return usage("'%s' is not a value of that option", optarg);
+          return cuvil_cli_misuse(COMMAND, "'%s' is not a value of that option",
+                                  optarg);
     }
   }
-  cuvil_log_setup("cuvil-db", level);
+  cuvil_log_setup(COMMAND, level);
   ask->operands = argv + optind;
   ask->operand_count = argc - optind;
   return -1;
@@ -348,7 +362,8 @@ int main(int argc, char **argv) {
   struct db_request ask = {0};
   int code = parse(argc, argv, &ask);
   if (code >= 0) return code;
-  if (ask.operand_count == 0) return usage("%s", "name a command");
+  if (ask.operand_count == 0)
+    return cuvil_cli_misuse(COMMAND, "%s", "name a command");
   const char *name = ask.operands[0];
   ask.operands++;
   ask.operand_count--;
@@ -356,17 +371,22 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
     if (strcmp(commands[i].name, name) == 0) command = &commands[i];
   }
-  if (!command) return usage("'%s' is not a command", name);
+  if (!command) return cuvil_cli_misuse(COMMAND, "'%s' is not a command", name);
   code = check_usage(command, &ask);
   if (code != 0) return code;
   struct cuvil_db *db = NULL;
-  enum cuvil_status status = cuvil_db_open(ask.db, command->mode, &db);
+  struct cuvil_buf problem = {0}, signature = {0};
+  enum cuvil_status status = CUVIL_OK;
+  if (ask.filter.problem) {
+    status = db_report_canonical(ask.filter.problem, &problem, &signature);
+    ask.filter.problem = cuvil_buf_text(&problem);
+  }
+  if (status == CUVIL_OK) status = cuvil_db_open(ask.db, command->mode, &db);
   if (status == CUVIL_OK) status = command->run(db, &ask);
   cuvil_db_close(db);
+  cuvil_buf_free(&problem);
+  cuvil_buf_free(&signature);
   if (status == CUVIL_OK && fflush(stdout) != 0)
     status = CUVIL_FAIL(CU_ERR_IO, "standard output cannot be written");
-  if (status == CUVIL_OK) return 0;
-  fflush(stdout);
-  cuvil_log_failure();
-  return 1;
+  return cuvil_cli_exit(status);
 }

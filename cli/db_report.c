@@ -8,9 +8,11 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/common.h"
 #include "problem/problem.h"
 
 /* ---- JSON */
@@ -33,36 +35,7 @@ static long long integer_of(const json_t *object, const char *key) {
   return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/* Prints or writes the report where JSON was asked for. */
-static enum cuvil_status put_json(const struct db_request *ask,
-                                  const json_t *report) {
-  struct cuvil_buf text = {0};
-  enum cuvil_status status = cuvil_json_print(report, &text);
-  cuvil_buf_puts(&text, "\n");
-  if (status == CUVIL_OK) status = cuvil_buf_status(&text);
-  if (status == CUVIL_OK) {
-    if (strcmp(ask->json, "-") == 0)
-      fwrite(text.data, 1, text.size, stdout);
-    else
-      status = cuvil_file_write_atomic(ask->json, text.data, text.size);
-  }
-  cuvil_buf_free(&text);
-  return status;
-}
-
 /* ---- text */
-
-static const char *format_seconds(double seconds, char out[16]) {
-  if (!(seconds > 0))
-    snprintf(out, 16, "-");
-  else if (seconds < 1e-3)
-    snprintf(out, 16, "%.2f us", seconds * 1e6);
-  else if (seconds < 1)
-    snprintf(out, 16, "%.3f ms", seconds * 1e3);
-  else
-    snprintf(out, 16, "%.3f s", seconds);
-  return out;
-}
 
 /* At most `width` bytes of the text, "..." at the end of a shortened one. */
 static const char *shorten(const struct db_request *ask, const char *text,
@@ -73,9 +46,9 @@ static const char *shorten(const struct db_request *ask, const char *text,
   return out;
 }
 
-/* The problem as the database writes it. */
-static enum cuvil_status canonical(const char *text, struct cuvil_buf *out_text,
-                                   struct cuvil_buf *out_signature) {
+enum cuvil_status db_report_canonical(const char *text,
+                                      struct cuvil_buf *out_text,
+                                      struct cuvil_buf *out_signature) {
   struct cuvil_problem problem;
   CUVIL_TRY(cuvil_problem_parse(text, &problem));
   cuvil_problem_print(&problem, out_text);
@@ -115,14 +88,14 @@ static void print_winners(const struct db_request *ask, const json_t *list) {
   size_t index;
   json_t *w;
   json_array_foreach(list, index, w) {
-    char a[16], b[16], c[16], problem[128], gpu[128], config[128];
+    char a[32], b[32], c[32], problem[128], gpu[128], config[128];
     printf(
         " %-60s  %-16s %10s %10s %10s  %-14s %s%s%s\n",
         shorten(ask, text_of(w, "problem"), 60, problem),
         shorten(ask, text_of(w, "gpu"), 16, gpu),
-        format_seconds(number_of(w, "default_seconds"), a),
-        format_seconds(number_of(w, "library_seconds"), b),
-        format_seconds(number_of(w, "seconds"), c), text_of(w, "family"),
+        cuvil_cli_time(number_of(w, "default_seconds"), a),
+        cuvil_cli_time(number_of(w, "library_seconds"), b),
+        cuvil_cli_time(number_of(w, "seconds"), c), text_of(w, "family"),
         shorten(ask, text_of(w, "config"), 60, config),
         strcmp(text_of(w, "source"), "replayed") == 0 ? "  (replayed)" : "",
         json_is_true(json_object_get(w, "converged")) ? "" : "  (unresolved)");
@@ -142,7 +115,7 @@ enum cuvil_status db_report_list(struct cuvil_db *db,
   }
   CUVIL_TRY_GOTO(cuvil_db_each_winner(db, &ask->filter, list_winner, list));
   if (ask->json) {
-    CUVIL_TRY_GOTO(put_json(ask, report));
+    CUVIL_TRY_GOTO(cuvil_cli_write_json(report, ask->json));
   } else {
     print_winners(ask, list);
   }
@@ -153,7 +126,7 @@ fail:
 }
 
 static void print_lookup(const struct cuvil_db_winner *w, const char *asked) {
-  char time[16];
+  char time[32];
   printf("problem    %s\n", asked);
   printf("step       %s\n", cuvil_db_step_name(w->step));
   if (w->step == CUVIL_DB_MISS) return;
@@ -161,15 +134,15 @@ static void print_lookup(const struct cuvil_db_winner *w, const char *asked) {
   printf("GPU        %s\n", w->gpu);
   printf("family     %s (version %d)\n", w->family, w->family_version);
   printf("config     %s\n", w->config);
-  printf("time       %s, %s L2, %s%s\n", format_seconds(w->seconds, time),
+  printf("time       %s, %s L2, %s%s\n", cuvil_cli_time(w->seconds, time),
          w->l2, w->source, w->converged ? "" : ", unresolved");
   if (w->default_seconds > 0)
     printf("default    %s, at least %.3f of the winner's (%s)\n",
-           format_seconds(w->default_seconds, time), w->default_ratio_low,
+           cuvil_cli_time(w->default_seconds, time), w->default_ratio_low,
            w->default_family);
   if (w->library_seconds > 0)
     printf("library    %s, at least %.3f of the winner's (%s)\n",
-           format_seconds(w->library_seconds, time), w->library_ratio_low,
+           cuvil_cli_time(w->library_seconds, time), w->library_ratio_low,
            w->library_family);
   printf("race       %s\n", w->hash);
 }
@@ -180,7 +153,7 @@ enum cuvil_status db_report_lookup(struct cuvil_db *db,
   struct cuvil_buf text = {0}, signature = {0};
   struct cuvil_db_winner winner;
   json_t *report = NULL;
-  CUVIL_TRY_GOTO(canonical(ask->operands[0], &text, &signature));
+  CUVIL_TRY_GOTO(db_report_canonical(ask->operands[0], &text, &signature));
   CUVIL_TRY_GOTO(cuvil_db_lookup(db, &ask->env, cuvil_buf_text(&text),
                                  cuvil_buf_text(&signature), NULL, NULL,
                                  &winner));
@@ -191,7 +164,8 @@ enum cuvil_status db_report_lookup(struct cuvil_db *db,
                   cuvil_db_step_name(winner.step), "winner",
                   winner.step == CUVIL_DB_MISS ? json_null()
                                                : winner_json(NULL, &winner));
-    CUVIL_TRY_GOTO(report ? put_json(ask, report) : out_of_memory());
+    CUVIL_TRY_GOTO(report ? cuvil_cli_write_json(report, ask->json)
+                          : out_of_memory());
   } else {
     print_lookup(&winner, cuvil_buf_text(&text));
   }
@@ -292,7 +266,7 @@ static void print_failures(const struct db_request *ask, const json_t *list) {
 }
 
 static void print_race(const struct db_request *ask, const json_t *race) {
-  char problem[128], time[16], config[128];
+  char problem[128], time[32], config[128];
   size_t index;
   json_t *p;
   printf("race     %s  %s, %s, %s L2, %lld rounds%s\n         %s\n",
@@ -309,22 +283,48 @@ static void print_race(const struct db_request *ask, const json_t *race) {
     if (json_is_true(json_object_get(p, "control"))) role = "control";
     if (json_is_true(json_object_get(p, "winner"))) role = "winner";
     printf("         %-8s %10s  %6.3f [%.3f %.3f]  %-14s %s\n", role,
-           format_seconds(number_of(p, "seconds"), time), number_of(p, "ratio"),
+           cuvil_cli_time(number_of(p, "seconds"), time), number_of(p, "ratio"),
            number_of(p, "ratio_low"), number_of(p, "ratio_high"),
            text_of(p, "family"),
            shorten(ask, text_of(p, "config"), 60, config));
   }
 }
 
+/* By problem, then fastest first. */
+static int compare_measured(const void *a, const void *b) {
+  const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+  int order = strcmp(text_of(x, "problem"), text_of(y, "problem"));
+  double s = number_of(x, "seconds"), t = number_of(y, "seconds");
+  return order ? order : (s > t) - (s < t);
+}
+
+static enum cuvil_status sort_measured(json_t *list) {
+  size_t count = json_array_size(list);
+  json_t **items = malloc((count + 1) * sizeof(json_t *));
+  if (!items) return out_of_memory();
+  for (size_t i = 0; i < count; i++)
+    items[i] = json_incref(json_array_get(list, i));
+  qsort(items, count, sizeof(json_t *), compare_measured);
+  for (size_t i = 0; i < count; i++)
+    json_array_set_new(list, i, items[i]);
+  free(items);
+  return CUVIL_OK;
+}
+
 static void print_evidence(const struct db_request *ask, const json_t *report) {
   size_t index;
   json_t *item;
+  const char *last = "";
   json_array_foreach(json_object_get(report, "measurements"), index, item) {
-    char time[16], config[128];
+    char time[32], config[128], problem[128];
+    if (strcmp(text_of(item, "problem"), last) != 0)
+      printf("problem  %s\n",
+             shorten(ask, text_of(item, "problem"), 110, problem));
+    last = text_of(item, "problem");
     printf(
         "measured %10s  %-14s %lld registers, %lld spilled, %lld shared, "
         "%s, %s L2  %s\n",
-        format_seconds(number_of(item, "seconds"), time),
+        cuvil_cli_time(number_of(item, "seconds"), time),
         text_of(item, "family"), integer_of(item, "registers"),
         integer_of(item, "spill_bytes"), integer_of(item, "shared_bytes"),
         text_of(item, "source"), text_of(item, "l2"),
@@ -351,7 +351,7 @@ enum cuvil_status db_report_show(struct cuvil_db *db,
     goto fail;
   }
   if (ask->operand_count > 0) {
-    CUVIL_TRY_GOTO(canonical(ask->operands[0], &text, &signature));
+    CUVIL_TRY_GOTO(db_report_canonical(ask->operands[0], &text, &signature));
     filter.problem = cuvil_buf_text(&text);
   }
   if (!ask->failures) {
@@ -360,8 +360,9 @@ enum cuvil_status db_report_show(struct cuvil_db *db,
     CUVIL_TRY_GOTO(cuvil_db_each_race(db, &filter, show_race, races));
   }
   CUVIL_TRY_GOTO(cuvil_db_each_failure(db, &filter, show_failure, failures));
+  CUVIL_TRY_GOTO(sort_measured(measurements));
   if (ask->json) {
-    CUVIL_TRY_GOTO(put_json(ask, report));
+    CUVIL_TRY_GOTO(cuvil_cli_write_json(report, ask->json));
   } else if (ask->failures) {
     print_failures(ask, failures);
   } else {
@@ -396,7 +397,7 @@ enum cuvil_status db_report_stats(struct cuvil_db *db,
         "block_bytes", (json_int_t)s.block_bytes, "schema_version", s.schema,
         "journal", s.journal);
     if (!report) return out_of_memory();
-    enum cuvil_status status = put_json(ask, report);
+    enum cuvil_status status = cuvil_cli_write_json(report, ask->json);
     json_decref(report);
     return status;
   }
@@ -435,7 +436,7 @@ enum cuvil_status db_report_verify(struct cuvil_db *db,
   }
   CUVIL_TRY_GOTO(cuvil_db_verify(db, add_finding, findings, &count));
   if (ask->json) {
-    CUVIL_TRY_GOTO(put_json(ask, report));
+    CUVIL_TRY_GOTO(cuvil_cli_write_json(report, ask->json));
   } else {
     size_t index;
     json_t *line;

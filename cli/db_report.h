@@ -20,6 +20,11 @@ struct db_request {
   char **operands;
 };
 
+/* A problem's text and signature as the database has them. */
+CUVIL_MUST_USE enum cuvil_status db_report_canonical(
+    const char *text, struct cuvil_buf *out_text,
+    struct cuvil_buf *out_signature);
+
 /* Each prints to stdout, as a table or as JSON. */
 CUVIL_MUST_USE enum cuvil_status db_report_list(struct cuvil_db *db,
                                                 const struct db_request *ask);
