@@ -54,8 +54,17 @@ struct cuvil_plan {
   uint64_t mapping_bytes;
 };
 void cuvil_plan_destroy(struct cuvil_plan *plan);
+/* Every rule that writing, reading and running rely on: each program checked,
+ * each buffer bound inside its place, zeroed buffers in the zeroed area and
+ * nothing else there, offsets multiples of 16 (256 is what the compiler
+ * gives), tensors' bytes those of their shape.  CU_ERR_INVALID_ARGUMENT. */
+CUVIL_MUST_USE enum cuvil_status cuvil_plan_check(const struct cuvil_plan *plan,
+                                                  const char *origin);
+/* Every module needs its cubin.  An existing file stays as it is until the
+ * new one is whole. */
 CUVIL_MUST_USE enum cuvil_status cuvil_plan_write(const struct cuvil_plan *plan,
                                                   const char *path);
+/* Weights stay mapped from the file until the plan is destroyed. */
 CUVIL_MUST_USE enum cuvil_status cuvil_plan_read(const char *path,
                                                  struct cuvil_plan **out);
 
@@ -69,14 +78,17 @@ void cuvil_session_destroy(struct cuvil_session *session);
 /* Device addresses of the session's own io buffers. */
 uint64_t cuvil_session_input(struct cuvil_session *session, int index);
 uint64_t cuvil_session_output(struct cuvil_session *session, int index);
-/* Uses the caller's memory for an input or output instead (re-captures when
- * the address changes). */
+/* Uses the caller's memory (16-byte aligned, at least the tensor's bytes) for
+ * an input or output from the next run on, which captures the graph anew when
+ * an address has changed; address 0: the session's own buffer again. */
 CUVIL_MUST_USE enum cuvil_status cuvil_session_bind(
     struct cuvil_session *session, bool output, int index, uint64_t address);
-/* Launches the graph on the caller's stream. */
+/* Launches the graph on the caller's stream.  Launches of one session follow
+ * each other, on whatever streams. */
 CUVIL_MUST_USE enum cuvil_status cuvil_session_run(
     struct cuvil_session *session, struct cuvil_gpu_stream *stream);
-/* Each step by itself, timed by events, `repeats` times: seconds[step]. */
+/* Each step by itself, `repeats` runs in a graph between two events:
+ * seconds[step] of one run.  Inputs and arena hold garbage after it. */
 CUVIL_MUST_USE enum cuvil_status cuvil_session_profile(
     struct cuvil_session *session, int repeats, double *seconds);
 int cuvil_session_graph_nodes(const struct cuvil_session *session);
