@@ -108,7 +108,14 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_OBJ) $(CLI_OBJ) $(B)/lib/libcuvil.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(TEST_OBJ) $(CLI_OBJ) \
 	  $(B)/lib/libcuvil.a $(LDLIBS) -lcmocka
 
-tests: $(TESTS)
+# A CUDA driver for tests, in the driver's place.
+FAKES := $(patsubst tests/fake/%.c,$(B)/tests/%.so,$(wildcard tests/fake/*.c))
+$(B)/tests/%.so: tests/fake/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -D_GNU_SOURCE -isystem $(CUDA_HOME)/include $(CFLAGS) $(LDFLAGS) \
+	  -MMD -MP -shared -o $@ $<
+
+tests: $(TESTS) $(FAKES)
 
 -include $(shell find build/$(MODE) -name '*.d' 2>/dev/null)
 
