@@ -1,0 +1,133 @@
+/* candidates.h - the candidates of one problem: walked, pruned, ordered,
+ * chosen.  No GPU in here: `cuvil-tune --dry-run` is exactly this.
+ */
+#ifndef CUVIL_TUNER_CANDIDATES_H_
+#define CUVIL_TUNER_CANDIDATES_H_
+
+#include "base/hash.h"
+#include "kernels/family.h"
+
+/* How a failure is called in the database (db/db.h lists the reasons). */
+struct cuvil_outcome {
+  bool ok;
+  char reason[24];
+  char detail[480];
+};
+
+/* What compiling told. */
+struct cuvil_compiled {
+  enum {
+    CUVIL_COMPILE_NONE,    /* not asked */
+    CUVIL_COMPILE_PENDING, /* queued or running */
+    CUVIL_COMPILE_DONE,
+    CUVIL_COMPILE_FAILED /* see outcome */
+  } state;
+  struct cuvil_outcome outcome;
+  char hash[CUVIL_HASH_SIZE];   /* of the modules' sources; "" for none */
+  char binary[CUVIL_HASH_SIZE]; /* of cubins and launches: equal means the
+                                   same candidate twice; "" for unknown */
+  int registers, spill_bytes, shared_bytes;
+  double seconds;
+};
+
+struct cuvil_candidate {
+  const struct cuvil_family *family;
+  int version; /* the family's; a recording may say another */
+  struct cuvil_config config;
+  char *text; /* canonical text of the config; owned; NULL until chosen */
+  struct cuvil_derived derived;
+  double predicted; /* seconds, for ordering only */
+  bool is_default;  /* the untuned choice */
+  int choice;       /* library families: rank in its list; -1 own kernels */
+  uint64_t order;   /* rank in its space: the deterministic tie-break */
+  struct cuvil_compiled compiled;
+  int job; /* the runner's; -1 */
+
+  /* Filled by the search. */
+  struct cuvil_outcome outcome; /* of verification and pilot */
+  bool tried, known, duplicate;
+  double worst_ratio;
+  int pilot_count;
+  double pilot[16];  /* seconds of one run, by block */
+  double median;     /* of the pilot's blocks */
+  double *rounds;    /* by round of the race; NaN: not in it; owned */
+  double *control;   /* the second copy's, when this was the incumbent; owned */
+  int round_count;   /* entries in rounds */
+  int control_count; /* entries in control */
+};
+
+/* How one family's space shrank. */
+struct cuvil_walk {
+  const struct cuvil_family *family;
+  const struct cuvil_space *space;
+  uint64_t points;   /* of the whole space */
+  uint64_t examined; /* fewer when the space was sampled */
+  uint64_t valid;    /* left by hard rules and derive */
+  uint64_t allowed;  /* left by heuristic rules too */
+  uint64_t *removed; /* by rule; the last entry (rule_count) is derive; owned */
+};
+
+struct cuvil_candidates {
+  int count, capacity;
+  struct cuvil_candidate *items; /* owned */
+  int walk_count;
+  struct cuvil_walk *walks; /* owned; own families with a space */
+};
+
+struct cuvil_walk_options {
+  const char *families; /* "gemm_mma,gemm_simt"; NULL: all */
+  bool heuristics;      /* apply heuristic rules; false for --exhaustive */
+  uint64_t limit;       /* points examined of one space; 0: all */
+  uint64_t seed;
+};
+
+enum cuvil_strategy_kind {
+  CUVIL_STRATEGY_ORDERED, /* best predicted, with a share by chance */
+  CUVIL_STRATEGY_RANDOM,
+  CUVIL_STRATEGY_EXHAUSTIVE
+};
+struct cuvil_strategy {
+  enum cuvil_strategy_kind kind;
+  double explore; /* ordered: share taken by chance; 0.25 */
+};
+struct cuvil_strategy_about {
+  const char *name, *about;
+};
+extern const struct cuvil_strategy_about cuvil_strategies[]; /* NULL ends */
+/* "ordered", "ordered:explore=0.1", "random", "exhaustive". */
+CUVIL_MUST_USE enum cuvil_status cuvil_strategy_parse(
+    const char *text, struct cuvil_strategy *out);
+
+/* CU_ERR_INVALID_ARGUMENT when the list names a family that does not exist. */
+CUVIL_MUST_USE enum cuvil_status cuvil_families_check(const char *families);
+bool cuvil_families_include(const char *families, const char *id);
+
+/* Every allowed point of every applicable own family, ordered by `predict`;
+ * defaults of the families are in the list whatever heuristic rules say. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_walk(
+    const struct cuvil_problem *problem, const struct cuvil_arch *arch,
+    const struct cuvil_walk_options *options, struct cuvil_candidates *out);
+/* Trims to `limit` own candidates (0: all); defaults stay.  The texts of those
+ * that stay are filled. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_choose(
+    struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, const struct cuvil_strategy *strategy,
+    int limit, uint64_t seed);
+/* Adds one by its text (a library's choice, a neighbour's winner); an equal
+ * one that is already there is returned instead.  *out is borrowed until the
+ * next add. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_add(
+    struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, const struct cuvil_family *family,
+    const char *text, struct cuvil_candidate **out);
+struct cuvil_candidate *cuvil_candidates_find(struct cuvil_candidates *list,
+                                              const char *family,
+                                              const char *text);
+void cuvil_candidates_free(struct cuvil_candidates *list);
+
+/* outcome of a failure; formats detail. */
+void cuvil_outcome_fail(struct cuvil_outcome *outcome, const char *reason,
+                        const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif /* CUVIL_TUNER_CANDIDATES_H_ */
