@@ -316,6 +316,15 @@ fail:
   return status;
 }
 
+enum cuvil_status cuvil_candidates_print(struct cuvil_candidates *list) {
+  for (int i = 0; i < list->count; i++) {
+    const struct cuvil_space *space = NULL;
+    CUVIL_TRY(cuvil_family_space(list->items[i].family, &space));
+    CUVIL_TRY(print_text(space, &list->items[i]));
+  }
+  return CUVIL_OK;
+}
+
 /* The default of its own family?  Those are never trimmed. */
 static bool is_family_default(const struct cuvil_candidates *list, int index,
                               const struct cuvil_problem *problem,
@@ -366,13 +375,12 @@ enum cuvil_status cuvil_candidates_choose(struct cuvil_candidates *list,
   }
   int to = 0;
   for (int i = 0; i < count; i++)
-    if (keep[i]) list->items[to++] = list->items[i];
+    if (keep[i])
+      list->items[to++] = list->items[i];
+    else
+      free(list->items[i].text);
   list->count = to;
-  for (int i = 0; i < list->count; i++) {
-    const struct cuvil_space *space = NULL;
-    CUVIL_TRY_GOTO(cuvil_family_space(list->items[i].family, &space));
-    CUVIL_TRY_GOTO(print_text(space, &list->items[i]));
-  }
+  CUVIL_TRY_GOTO(cuvil_candidates_print(list));
 fail:
   free(keep);
   free(rest);

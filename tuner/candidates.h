@@ -26,6 +26,7 @@ struct cuvil_compiled {
   char hash[CUVIL_HASH_SIZE];   /* of the modules' sources; "" for none */
   char binary[CUVIL_HASH_SIZE]; /* of cubins and launches: equal means the
                                    same candidate twice; "" for unknown */
+  char launch[CUVIL_HASH_SIZE]; /* of all but the modules; internal */
   int registers, spill_bytes, shared_bytes;
   double seconds;
 };
@@ -113,6 +114,9 @@ CUVIL_MUST_USE enum cuvil_status cuvil_candidates_choose(
     struct cuvil_candidates *list, const struct cuvil_problem *problem,
     const struct cuvil_arch *arch, const struct cuvil_strategy *strategy,
     int limit, uint64_t seed);
+/* Fills the texts of all. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_print(
+    struct cuvil_candidates *list);
 /* Adds one by its text (a library's choice, a neighbour's winner); an equal
  * one that is already there is returned instead.  *out is borrowed until the
  * next add. */

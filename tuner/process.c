@@ -139,10 +139,13 @@ enum cuvil_status cuvil_child_request(struct cuvil_child *child,
 static enum cuvil_status take(struct cuvil_child *child, json_t **out) {
   CUVIL_TRY(cuvil_inbox_next(&child->inbox, out));
   if (!*out) return CUVIL_OK;
-  if (json_is_true(json_object_get(*out, "alive")))
+  if (json_is_true(json_object_get(*out, "alive"))) {
+    const json_t *limit = json_object_get(*out, "limit");
+    if (json_is_number(limit)) child->limit = json_number_value(limit);
     child->deadline = cuvil_now() + child->limit;
-  else
+  } else {
     child->busy = false;
+  }
   return CUVIL_OK;
 }
 

@@ -35,7 +35,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_child_stop(struct cuvil_child *child,
                                                   double patience,
                                                   int *out_signal);
 /* Sends a request that must be answered, or shown alive (a message with
- * "alive": true), within every `limit` seconds. */
+ * "alive": true), within every `limit` seconds.  A note of life may name the
+ * seconds until the next one ("limit": 60). */
 CUVIL_MUST_USE enum cuvil_status cuvil_child_request(struct cuvil_child *child,
                                                      const json_t *request,
                                                      double limit);

@@ -89,6 +89,10 @@ CUVIL_MUST_USE enum cuvil_status cuvil_recording_add_problem(
 CUVIL_MUST_USE enum cuvil_status cuvil_recording_add(
     struct cuvil_recording *recording, int problem,
     const struct cuvil_candidate *candidate);
+/* Takes the record's memory, also when it fails; CU_ERR_PARSE when that
+ * candidate is there already. */
+CUVIL_MUST_USE enum cuvil_status cuvil_recording_push(
+    struct cuvil_recording *recording, struct cuvil_record *record);
 /* -1, NULL: not there. */
 int cuvil_recording_problem(const struct cuvil_recording *recording,
                             const char *text);

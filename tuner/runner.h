@@ -67,9 +67,13 @@ struct cuvil_runner_ops {
   /* Lets go of what `open` made. */
   enum cuvil_status (*close)(void *self);
   /* True when a candidate can be answered at all (a recording may not hold
-   * it). */
+   * it, or may hold it of another version of its family, which is then put in
+   * candidate->version).  NULL: everything can. */
   bool (*holds)(void *self, const struct cuvil_runner_problem *problem,
-                const struct cuvil_candidate *candidate);
+                struct cuvil_candidate *candidate);
+  /* What the times of a problem mean whatever was asked for ("cold", "warm"),
+   * static; NULL when the plan decides.  The member may be NULL. */
+  const char *(*l2)(void *self, const char *problem);
   void (*destroy)(void *self);
 };
 

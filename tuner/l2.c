@@ -1,0 +1,61 @@
+/* l2.c - what the L2 cache should hold while a candidate is timed.
+ *
+ * In a network whose weights and activations fit the cache together, a kernel
+ * finds all of them there, run after run: warm.  In a larger one, its weights
+ * were pushed out since the last run, while its activations were written by
+ * the kernel before: weights cold, activations warm.  Cold is made by reading
+ * another copy in each run, as many copies as it takes to move more than three
+ * times the cache between two uses of one copy (research: CUTLASS's profiler
+ * does the same).  Operands under 1 % of the traffic cannot change the time
+ * and are left alone.  Where the copies would be too many to be timed
+ * together, the time is honestly called warm.
+ */
+#include <string.h>
+
+#include "tuner/tuner.h"
+
+enum { ROTATIONS_MOST = 512 };
+
+enum cuvil_status cuvil_l2_model_fits(const struct cuvil_tune_problem *problems,
+                                      int count, int64_t l2_bytes, bool *out) {
+  double weights = 0, activations = 0;
+  *out = false;
+  for (int i = 0; i < count; i++) {
+    struct cuvil_problem problem;
+    double own = 0;
+    CUVIL_TRY(cuvil_problem_parse(problems[i].text, &problem));
+    for (int o = 0; o < problem.operand_count; o++) {
+      double bytes = (double)cuvil_operand_bytes(&problem, o);
+      if (problem.operands[o].weight)
+        weights += bytes * problems[i].calls;
+      else
+        own += bytes;
+    }
+    if (own > activations) activations = own;
+  }
+  *out = weights + activations <= (double)l2_bytes;
+  return CUVIL_OK;
+}
+
+void cuvil_l2_decide(enum cuvil_l2_mode mode, bool model_fits,
+                     const struct cuvil_problem *problem, int64_t l2_bytes,
+                     struct cuvil_l2_plan *out) {
+  double total = cuvil_problem_bytes(problem), rotated = 0;
+  *out = (struct cuvil_l2_plan){.rotations = 1, .label = "warm"};
+  if (mode == CUVIL_L2_WARM || (mode == CUVIL_L2_MODEL && model_fits)) return;
+  for (int o = 0; o < problem->operand_count; o++) {
+    double bytes = (double)cuvil_operand_bytes(problem, o);
+    if (bytes < 0.01 * total) continue;
+    if (mode == CUVIL_L2_MODEL && !problem->operands[o].weight) continue;
+    out->cold[o] = true;
+    rotated += bytes;
+  }
+  double copies = rotated > 0 ? 1 + (int64_t)(3.0 * (double)l2_bytes / rotated)
+                              : ROTATIONS_MOST + 1;
+  if (copies > ROTATIONS_MOST) {
+    memset(out->cold, 0, sizeof out->cold);
+    return;
+  }
+  out->rotations = copies < 2 ? 2 : (int)copies;
+  out->label = "cold";
+}
