@@ -82,6 +82,18 @@ enum cuvil_status cuvil_message_receive(int fd, json_t **out) {
   return status;
 }
 
+json_t *cuvil_message_text(const char *text) {
+  json_t *string = json_string(text);
+  if (string) return string;
+  char *plain = strdup(text);
+  if (!plain) return NULL;
+  for (char *p = plain; *p; p++)
+    if ((unsigned char)*p >= 0x80) *p = '?';
+  string = json_string(plain);
+  free(plain);
+  return string;
+}
+
 enum cuvil_status cuvil_inbox_fill(struct cuvil_inbox *inbox, int fd,
                                    bool *out_closed) {
   char chunk[16384];

@@ -18,6 +18,10 @@ CUVIL_MUST_USE enum cuvil_status cuvil_message_send(int fd,
 /* Blocks; *out is NULL when the peer closed between messages. */
 CUVIL_MUST_USE enum cuvil_status cuvil_message_receive(int fd, json_t **out);
 
+/* A JSON string of any bytes: what is not UTF-8 (a compiler's log cut short)
+ * becomes '?'. */
+json_t *cuvil_message_text(const char *text);
+
 /* What came in so far, for a reader that must not block. */
 struct cuvil_inbox {
   struct cuvil_buf bytes;

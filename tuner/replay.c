@@ -41,8 +41,8 @@ static const struct cuvil_record *original(
 static const struct cuvil_record *find(const struct replay *replay, int problem,
                                        const struct cuvil_candidate *c) {
   if (problem < 0) return NULL;
-  const struct cuvil_record *record = cuvil_recording_find(
-      replay->recording, problem, c->family->id, c->text);
+  const struct cuvil_record *record =
+      cuvil_recording_find(replay->recording, problem, c->family->id, c->text);
   if (record && strcmp(record->outcome.reason, "duplicate") == 0)
     return original(replay->recording, record);
   return record;
@@ -217,7 +217,7 @@ static const struct cuvil_runner_ops ops = {.compile_start = compile_start,
                                             .round = run_round,
                                             .close = close_problem,
                                             .holds = holds,
- .l2 = l2,
+                                            .l2 = l2,
                                             .destroy = destroy};
 
 enum cuvil_status cuvil_replay_runner_create(struct cuvil_recording *recording,

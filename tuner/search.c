@@ -415,12 +415,15 @@ enum cuvil_status cuvil_task_search(struct cuvil_tuning *tuning,
   enum cuvil_status status = runner->ops->open(runner->self, &task->told);
   if (status == CUVIL_OK) status = search_opened(&search);
   if (status != CUVIL_OK && !is_fatal(status)) {
-    task->result->state = CUVIL_TUNE_FAILED;
+    task->result->state = status == CU_ERR_NO_RECORDING
+                              ? CUVIL_TUNE_NOT_RECORDED
+                              : CUVIL_TUNE_FAILED;
     snprintf(task->result->reason, sizeof task->result->reason, "%.255s",
              cuvil_last_error());
     status = CUVIL_OK;
   }
-  if (status == CUVIL_OK) status = keep_recording(&search);
+  if (status == CUVIL_OK && task->result->state == CUVIL_TUNE_TUNED)
+    status = keep_recording(&search);
   if (status == CUVIL_OK) status = runner->ops->close(runner->self);
   return status;
 }

@@ -78,6 +78,7 @@ static void add_up(const struct cuvil_tuning *tuning) {
     report->tuned += result->state == CUVIL_TUNE_TUNED;
     report->already += result->state == CUVIL_TUNE_ALREADY;
     report->failed_problems += result->state == CUVIL_TUNE_FAILED;
+    report->not_recorded += result->state == CUVIL_TUNE_NOT_RECORDED;
     report->left += result->state == CUVIL_TUNE_LEFT;
     report->failed_candidates += result->failed;
     if (result->winner_seconds > 0)

@@ -45,10 +45,11 @@ struct cuvil_tune_participant {
 };
 
 enum cuvil_tune_state {
-  CUVIL_TUNE_TUNED,   /* now */
-  CUVIL_TUNE_ALREADY, /* an exact winner was in the database */
-  CUVIL_TUNE_FAILED,  /* no candidate works; see reason */
-  CUVIL_TUNE_LEFT     /* not reached: budget, interrupt, or an error */
+  CUVIL_TUNE_TUNED,        /* now */
+  CUVIL_TUNE_ALREADY,      /* an exact winner was in the database */
+  CUVIL_TUNE_FAILED,       /* no candidate works; see reason */
+  CUVIL_TUNE_NOT_RECORDED, /* replay: the recording does not hold it */
+  CUVIL_TUNE_LEFT          /* not reached: budget, interrupt, or an error */
 };
 struct cuvil_tune_result {
   const char *text; /* the caller's */
@@ -72,7 +73,8 @@ struct cuvil_tune_result {
 struct cuvil_tune_report {
   int count;
   struct cuvil_tune_result *results;
-  int tuned, already, failed_problems, left, failed_candidates;
+  int tuned, already, failed_problems, not_recorded, left;
+  int failed_candidates;
   double seconds;
 };
 void cuvil_tune_report_free(struct cuvil_tune_report *report);
