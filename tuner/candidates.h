@@ -62,15 +62,23 @@ struct cuvil_walk {
   const struct cuvil_family *family;
   const struct cuvil_space *space;
   uint64_t points;   /* of the whole space */
-  uint64_t examined; /* fewer when the space was sampled */
+  uint64_t examined; /* fewer when the space was sampled; the counts below are
+                        of these */
   uint64_t valid;    /* left by hard rules and derive */
   uint64_t allowed;  /* left by heuristic rules too */
   uint64_t *removed; /* by rule; the last entry (rule_count) is derive; owned */
 };
 
+struct cuvil_point { /* of a space; slim, there may be many */
+  const struct cuvil_family *family;
+  uint64_t order;   /* rank in its space */
+  double predicted; /* seconds, for ordering only */
+};
 struct cuvil_candidates {
   int count, capacity;
-  struct cuvil_candidate *items; /* owned */
+  struct cuvil_candidate *items; /* owned; those chosen */
+  int point_count, point_capacity;
+  struct cuvil_point *points; /* owned; those to choose from */
   int walk_count;
   struct cuvil_walk *walks; /* owned; own families with a space */
 };
@@ -103,20 +111,34 @@ CUVIL_MUST_USE enum cuvil_status cuvil_strategy_parse(
 CUVIL_MUST_USE enum cuvil_status cuvil_families_check(const char *families);
 bool cuvil_families_include(const char *families, const char *id);
 
-/* Every allowed point of every applicable own family, ordered by `predict`;
- * defaults of the families are in the list whatever heuristic rules say. */
+/* Walks the spaces of every applicable own family.  A space of more than
+ * `limit` points is sampled evenly; from the best predicted of the sample,
+ * neighbours that differ in one parameter are followed while they are
+ * predicted better.  The families' defaults are among the points whatever
+ * heuristic rules say. */
 CUVIL_MUST_USE enum cuvil_status cuvil_candidates_walk(
     const struct cuvil_problem *problem, const struct cuvil_arch *arch,
     const struct cuvil_walk_options *options, struct cuvil_candidates *out);
-/* Trims to `limit` own candidates (0: all); defaults stay.  The texts of those
- * that stay are filled. */
+/* One more point to choose from, when it is of an own family that the options
+ * include and the rules allow it (a recording offers what it holds). */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_offer(
+    struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, const struct cuvil_walk_options *options,
+    const char *family, const char *text);
+/* Rank of a config in its space (first parameter slowest, as
+ * cuvil_space_point); UINT64_MAX when a value is not of the space. */
+uint64_t cuvil_point_order(const struct cuvil_space *space,
+                           const struct cuvil_config *config);
+/* Forgets the points, keeps the counts. */
+void cuvil_candidates_clear_points(struct cuvil_candidates *list);
+/* Makes candidates of up to `limit` points (0: all).  The untuned choice and
+ * the families' defaults come first, then by the strategy: ordered by
+ * prediction and a share by chance; exhaustive with a limit takes half by
+ * prediction, half by chance. */
 CUVIL_MUST_USE enum cuvil_status cuvil_candidates_choose(
     struct cuvil_candidates *list, const struct cuvil_problem *problem,
     const struct cuvil_arch *arch, const struct cuvil_strategy *strategy,
     int limit, uint64_t seed);
-/* Fills the texts of all. */
-CUVIL_MUST_USE enum cuvil_status cuvil_candidates_print(
-    struct cuvil_candidates *list);
 /* Adds one by its text (a library's choice, a neighbour's winner); an equal
  * one that is already there is returned instead.  *out is borrowed until the
  * next add. */

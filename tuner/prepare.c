@@ -165,32 +165,37 @@ void cuvil_task_recall(const struct cuvil_tuning *tuning,
 static void count_walks(struct cuvil_task_state *task) {
   for (int i = 0; i < task->candidates.walk_count; i++) {
     const struct cuvil_walk *walk = &task->candidates.walks[i];
+    /* A sampled space is counted as if all of it were like the sample. */
+    double scale =
+        walk->examined ? (double)walk->points / (double)walk->examined : 0;
     task->result->points += walk->points;
     task->result->examined += walk->examined;
-    task->result->valid += walk->valid;
-    task->result->allowed += walk->allowed;
+    task->result->valid += (uint64_t)((double)walk->valid * scale + 0.5);
+    task->result->allowed += (uint64_t)((double)walk->allowed * scale + 0.5);
   }
 }
 
-/* A recording holds what it holds: the rest is left out, and counted. */
-static enum cuvil_status leave_out(struct cuvil_tuning *tuning,
-                                   struct cuvil_task_state *task) {
-  struct cuvil_candidates *list = &task->candidates;
-  int to = 0;
-  if (!tuning->runner->ops->holds) return CUVIL_OK;
-  CUVIL_TRY(cuvil_candidates_print(list));
-  for (int i = 0; i < list->count; i++) {
-    if (tuning->runner->ops->holds(tuning->runner->self, &task->told,
-                                   &list->items[i]))
-      list->items[to++] = list->items[i];
-    else
-      free(list->items[i].text);
-  }
-  if (to < list->count)
-    cuvil_log_verbose("%d of %d candidates are not in the recording: %s",
-                      list->count - to, list->count, task->told.text);
-  list->count = to;
+/* A recording answers what it holds: its points are those to choose from. */
+static enum cuvil_status take_recorded(struct cuvil_tuning *tuning,
+                                       struct cuvil_task_state *task,
+                                       const struct cuvil_walk_options *walk) {
+  const struct cuvil_runner *runner = tuning->runner;
+  const char *family = NULL, *text = NULL;
+  if (!runner->ops->list) return CUVIL_OK;
+  cuvil_candidates_clear_points(&task->candidates);
+  for (int i = 0;
+       runner->ops->list(runner->self, &task->told, i, &family, &text); i++)
+    CUVIL_TRY(cuvil_candidates_offer(&task->candidates, &task->problem,
+                                     &runner->arch, walk, family, text));
   return CUVIL_OK;
+}
+
+/* Puts the recorded version on each, where it is another. */
+static void hold_all(struct cuvil_tuning *tuning,
+                     struct cuvil_task_state *task) {
+  const struct cuvil_runner *runner = tuning->runner;
+  for (int i = 0; runner->ops->holds && i < task->candidates.count; i++)
+    runner->ops->holds(runner->self, &task->told, &task->candidates.items[i]);
 }
 
 static enum cuvil_status start_compiles(struct cuvil_tuning *tuning,
@@ -239,10 +244,11 @@ enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
   CUVIL_TRY(
       cuvil_candidates_walk(&task->problem, arch, &walk, &task->candidates));
   count_walks(task);
-  CUVIL_TRY(leave_out(tuning, task));
+  CUVIL_TRY(take_recorded(tuning, task, &walk));
   CUVIL_TRY(cuvil_candidates_choose(&task->candidates, &task->problem, arch,
                                     &options->strategy, options->max_trials,
                                     options->seed));
+  hold_all(tuning, task);
   struct cuvil_db_context context = cuvil_task_context(tuning, task);
   if (!options->force)
     CUVIL_TRY(cuvil_db_each_known(tuning->db, &context, task->told.text,

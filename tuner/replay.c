@@ -196,6 +196,22 @@ static enum cuvil_status close_problem(void *self) {
   return CUVIL_OK;
 }
 
+static bool list(void *self, const struct cuvil_runner_problem *problem,
+                 int index, const char **out_family, const char **out_text) {
+  const struct replay *replay = self;
+  const struct cuvil_recording *recording = replay->recording;
+  int wanted = cuvil_recording_problem(recording, problem->text);
+  for (int i = 0; i < recording->record_count; i++) {
+    const struct cuvil_record *record = &recording->records[i];
+    if (record->problem != wanted || record->choice >= 0) continue;
+    if (index-- > 0) continue;
+    *out_family = record->family;
+    *out_text = record->config;
+    return true;
+  }
+  return false;
+}
+
 static const char *l2(void *self, const char *problem) {
   const struct replay *replay = self;
   int index = cuvil_recording_problem(replay->recording, problem);
@@ -217,6 +233,7 @@ static const struct cuvil_runner_ops ops = {.compile_start = compile_start,
                                             .round = run_round,
                                             .close = close_problem,
                                             .holds = holds,
+                                            .list = list,
                                             .l2 = l2,
                                             .destroy = destroy};
 

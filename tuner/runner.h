@@ -71,6 +71,10 @@ struct cuvil_runner_ops {
    * candidate->version).  NULL: everything can. */
   bool (*holds)(void *self, const struct cuvil_runner_problem *problem,
                 struct cuvil_candidate *candidate);
+  /* The index-th own point that can be answered; false after the last.  NULL:
+   * every point of the spaces can. */
+  bool (*list)(void *self, const struct cuvil_runner_problem *problem,
+               int index, const char **out_family, const char **out_text);
   /* What the times of a problem mean whatever was asked for ("cold", "warm"),
    * static; NULL when the plan decides.  The member may be NULL. */
   const char *(*l2)(void *self, const char *problem);
