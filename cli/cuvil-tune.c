@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/common.h"
 #include "cli/tune_input.h"
 #include "cli/tune_report.h"
 #include "tuner/process.h"
@@ -138,17 +139,6 @@ static void usage(FILE *to) {
       to);
 }
 
-static enum cuvil_status parse_count(const char *name, const char *text,
-                                     long long least, long long *out) {
-  char *end = NULL;
-  *out = strtoll(text, &end, 10);
-  if (end == text || *end || *out < least || *out > (1LL << 40))
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
-                      "%s %s: a whole number from %lld is expected", name, text,
-                      least);
-  return CUVIL_OK;
-}
-
 static enum cuvil_status parse_l2(const char *text, enum cuvil_l2_mode *out) {
   static const char *const names[] = {"model", "cold", "warm"};
   for (int i = 0; i < 3; i++) {
@@ -162,19 +152,19 @@ static enum cuvil_status parse_l2(const char *text, enum cuvil_l2_mode *out) {
 
 static enum cuvil_status parse_number_option(int id, const char *text,
                                              struct tune_args *args) {
-  long long value = 0;
+  int64_t value = 0;
   switch (id) {
     case OPT_MAX_TRIALS:
-      CUVIL_TRY(parse_count("--max-trials", text, 1, &value));
-      args->tune.max_trials = (int)(value > 1 << 30 ? 1 << 30 : value);
+      CUVIL_TRY(cuvil_cli_integer("--max-trials", text, 1, 1 << 30, &value));
+      args->tune.max_trials = (int)value;
       args->trials_set = true;
       return CUVIL_OK;
     case OPT_JOBS:
-      CUVIL_TRY(parse_count("--jobs", text, 1, &value));
-      args->jobs = (int)(value > 256 ? 256 : value);
+      CUVIL_TRY(cuvil_cli_integer("--jobs", text, 1, 256, &value));
+      args->jobs = (int)value;
       return CUVIL_OK;
     case OPT_SEED:
-      CUVIL_TRY(parse_count("--seed", text, 0, &value));
+      CUVIL_TRY(cuvil_cli_integer("--seed", text, 0, INT64_MAX, &value));
       args->tune.seed = (uint64_t)value;
       return CUVIL_OK;
     case OPT_BUDGET:
@@ -288,8 +278,9 @@ static enum cuvil_status check_together(struct tune_args *args, int argc,
     args->tune.strategy.kind = CUVIL_STRATEGY_EXHAUSTIVE;
   }
   if (args->tune.strategy.kind == CUVIL_STRATEGY_EXHAUSTIVE) {
-    args->tune.walk_limit = 0;
     if (!args->trials_set) args->tune.max_trials = 0;
+    /* A sample of a sample: no need to walk all of a large space for it. */
+    args->tune.walk_limit = args->tune.max_trials ? 1 << 16 : 0;
   }
   /* A recording must hold every answer, not only those of this run. */
   if (args->record) args->tune.force = true;
@@ -305,15 +296,12 @@ static int parse(int argc, char **argv, struct tune_args *args) {
   args->device = "auto";
   args->level = CUVIL_LOG_NORMAL;
   while ((id = getopt_long(argc, argv, "vqh", options, NULL)) != -1) {
-    char text[64] = "";
     if (id == 'h') {
       usage(stdout);
       return 1;
     }
     if (id == OPT_VERSION) {
-      cuvil_nvrtc_version(text, sizeof text) == CUVIL_OK
-          ? (void)printf("cuvil-tune %s, NVRTC %s\n", CUVIL_VERSION, text)
-          : (void)printf("cuvil-tune %s, no NVRTC found\n", CUVIL_VERSION);
+      cuvil_cli_version("cuvil-tune");
       return 1;
     }
     if (id == '?') {
@@ -414,10 +402,6 @@ static enum cuvil_status load_input(struct tune_args *args, FILE *to) {
                                    &args->fusion));
   fprintf(to, "model %s: %d nodes -> %d fused -> %d problems\n", args->model,
           args->input.nodes, args->input.tasks, args->input.count);
-  if (args->input.is_f32 && args->fusion.precision == CUVIL_PRECISION_MODEL)
-    cuvil_log_info(
-        "the model is fp32; --precision fp16 would use the tensor "
-        "cores");
   return CUVIL_OK;
 }
 
@@ -560,17 +544,13 @@ int main(int argc, char **argv) {
   cuvil_log_setup("cuvil-tune", CUVIL_LOG_NORMAL);
   int stop = parse(argc, argv, &args);
   if (!stop && !has_input(&args)) {
-    fprintf(stderr,
-            "cuvil-tune: error: a model or --problem is needed; see "
-            "cuvil-tune --help\n");
+    cuvil_cli_misuse("cuvil-tune", "a model or --problem is needed");
     stop = 3;
   }
   if (!stop) {
     cuvil_interrupt_catch();
     enum cuvil_status status = run(&args);
-    fflush(stdout);
-    if (status != CUVIL_OK) cuvil_log_failure();
-    stop = status == CUVIL_OK ? 1 : 2;
+    stop = 1 + cuvil_cli_exit(status);
   }
   cuvil_tune_input_free(&args.input);
   return stop - 1;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/common.h"
 
 static enum cuvil_status push(struct cuvil_tune_input *input, char *text,
                               int calls) {
@@ -94,8 +95,7 @@ enum cuvil_status cuvil_tune_input_model(
     fprintf(stderr, "%s", cuvil_graph_unsupported());
   if (status != CUVIL_OK) goto fail;
   input->nodes = graph->model_node_count;
-  for (int i = 0; i < graph->input_count; i++)
-    input->is_f32 |= graph->values[graph->inputs[i]].dtype == CUVIL_F32;
+  cuvil_cli_precision_hint(graph, options->precision);
   CUVIL_TRY_GOTO(cuvil_fuse(graph, options, &fused));
   CUVIL_TRY_GOTO(take_problems(input, fused));
 fail:

@@ -12,7 +12,6 @@ struct cuvil_tune_input {
   char **texts;                        /* owned; by problem */
   const char *model;                   /* NULL: none */
   int nodes, tasks;                    /* of the model */
-  bool is_f32;                         /* the model computes in fp32 */
 };
 
 /* Adds a problem by any spelling of its text; the same one again counts as
