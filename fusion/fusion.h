@@ -102,4 +102,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_fused_execute(
     const struct cuvil_fused *fused, const void *const *inputs,
     void *const *outputs, int threads);
 
+/* Appends the fused graph as Graphviz text. */
+CUVIL_MUST_USE enum cuvil_status cuvil_fused_dot(
+    const struct cuvil_fused *fused, struct cuvil_buf *out);
+
 #endif /* CUVIL_FUSION_FUSION_H_ */
