@@ -441,6 +441,7 @@ static enum cuvil_status run_job(struct job *job) {
   CUVIL_TRY(cpu ? run_cpu(job)
                 : cuvil_run_once(job->target.gpu, job->session, job->stream,
                                  &job->io));
+  cuvil_run_io_describe(&job->io, job->say);
   /* A wrong answer is reported with its outputs and times, and fails last. */
   enum cuvil_status verdict = compare(job, &failed);
   if (verdict != CUVIL_OK && !failed) return verdict;

@@ -112,13 +112,17 @@ enum cuvil_status cuvil_run_report_times(const struct cuvil_run_times *times,
   if (times->count == 0) return CUVIL_OK;
   double least = cuvil_quantile(times->seconds, times->count, 0);
   json_t *json = json_pack("{s:i, s:f}", "runs", times->count, "min", least);
-  fprintf(to, "latency of %d runs:", times->count);
+  if (times->count == 1)
+    fprintf(to, "one run: %s\n", cuvil_cli_time(least, text));
+  else
+    fprintf(to, "latency of %d runs:", times->count);
   for (int i = 0; i < COUNT; ++i) {
     double value = cuvil_quantile(times->seconds, times->count, at[i]);
-    fprintf(to, " %s %s,", names[i], cuvil_cli_time(value, text));
+    if (times->count > 1)
+      fprintf(to, " %s %s,", names[i], cuvil_cli_time(value, text));
     if (json) json_object_set_new(json, names[i], json_real(value));
   }
-  fprintf(to, " min %s\n", cuvil_cli_time(least, text));
+  if (times->count > 1) fprintf(to, " min %s\n", cuvil_cli_time(least, text));
   if (!json) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "report");
   if (out_json)
     *out_json = json;

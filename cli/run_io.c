@@ -283,6 +283,31 @@ enum cuvil_status cuvil_run_io_reference(struct cuvil_run_io *io,
                              0);
 }
 
+void cuvil_run_io_describe(const struct cuvil_run_io *io, FILE *to) {
+  for (int i = 0; i < io->output_count; ++i) {
+    const struct cuvil_plan_tensor *tensor = &io->outputs[i];
+    int64_t elements = elements_of(tensor), odd = 0;
+    double low = INFINITY, high = -INFINITY, sum = 0;
+    char shape[128];
+    for (int64_t j = 0; j < elements; ++j) {
+      double value = cuvil_load(tensor->dtype, io->out[i], (size_t)j);
+      if (!isfinite(value)) {
+        ++odd;
+        continue;
+      }
+      sum += value;
+      low = value < low ? value : low;
+      high = value > high ? value : high;
+    }
+    fprintf(to, "%s %s %s: %.5g to %.5g, mean %.5g", tensor->name,
+            cuvil_dtype_name(tensor->dtype),
+            cuvil_cli_shape(tensor->rank, tensor->dims, shape), low, high,
+            sum / (double)(elements - odd));
+    if (odd) fprintf(to, ", %lld infinite or NaN", (long long)odd);
+    fputc('\n', to);
+  }
+}
+
 /* ---- comparison */
 
 struct difference {

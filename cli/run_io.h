@@ -57,6 +57,9 @@ CUVIL_MUST_USE enum cuvil_status cuvil_run_io_compare(
     const struct cuvil_run_io *io, const struct cuvil_run_tolerance *tolerance,
     FILE *to, json_t *report);
 
+/* One line for each output: shape, range, mean. */
+void cuvil_run_io_describe(const struct cuvil_run_io *io, FILE *to);
+
 /* Plan tensors as a graph declares its inputs or outputs; names borrowed from
  * the graph, the array is the caller's to free. */
 CUVIL_MUST_USE enum cuvil_status cuvil_run_io_tensors(
