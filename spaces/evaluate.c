@@ -81,6 +81,7 @@ struct evaluation {
   const struct cuvil_expression *expression;
   const struct cuvil_config *config;
   const struct cuvil_arch *arch;
+  const double *values; /* resolved names, by node; NULL: look up */
   bool (*lookup)(void *user, const char *name, double *out);
   void *user;
 };
@@ -200,7 +201,9 @@ static enum cuvil_status evaluate(const struct evaluation *e, int index,
       *out = node->number;
       return CUVIL_OK;
     case CUVIL_NODE_NAME:
-      return evaluate_name(e, node, out);
+      if (!e->values) return evaluate_name(e, node, out);
+      *out = e->values[index];
+      return CUVIL_OK;
     case CUVIL_NODE_PARAM:
       *out = (double)e->config->value[node->index];
       return CUVIL_OK;
@@ -273,5 +276,28 @@ enum cuvil_status cuvil_expression_evaluate_bound(
                          .arch = arch,
                          .lookup = find_variable,
                          .user = &list};
+  return evaluate(&e, expression->root, out);
+}
+
+bool cuvil_expression_resolve(const struct cuvil_expression *expression,
+                              const struct cuvil_variable *variables, int count,
+                              double *values) {
+  struct variables list = {variables, count};
+  for (int i = 0; i < expression->count; i++)
+    if (expression->nodes[i].kind == CUVIL_NODE_NAME &&
+        !find_variable(&list, expression->nodes[i].name, &values[i]))
+      return false;
+  return true;
+}
+
+enum cuvil_status cuvil_expression_evaluate_resolved(
+    const struct cuvil_expression *expression,
+    const struct cuvil_config *config, const struct cuvil_arch *arch,
+    const double *values, double *out) {
+  *out = 0;
+  struct evaluation e = {.expression = expression,
+                         .config = config,
+                         .arch = arch,
+                         .values = values};
   return evaluate(&e, expression->root, out);
 }

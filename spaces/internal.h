@@ -60,6 +60,18 @@ struct cuvil_expression {
  * Fails for an arch.<field> that there is not. */
 CUVIL_MUST_USE enum cuvil_status cuvil_expression_bind(
     struct cuvil_expression *expression, const struct cuvil_space *space);
+/* Does the guard (architecture names separated by spaces) name this one? */
+bool cuvil_rule_guards(const char *guard, const char *name);
+/* Values of the names that binding left open, by node; false when one of them
+ * is not among the variables.  values: expression->count numbers. */
+bool cuvil_expression_resolve(const struct cuvil_expression *expression,
+                              const struct cuvil_variable *variables, int count,
+                              double *values);
+/* evaluate for a resolved expression. */
+CUVIL_MUST_USE enum cuvil_status cuvil_expression_evaluate_resolved(
+    const struct cuvil_expression *expression,
+    const struct cuvil_config *config, const struct cuvil_arch *arch,
+    const double *values, double *out);
 /* evaluate for a bound expression. */
 CUVIL_MUST_USE enum cuvil_status cuvil_expression_evaluate_bound(
     const struct cuvil_expression *expression,

@@ -120,8 +120,7 @@ static enum cuvil_status load_param(const struct loader *l,
   return CUVIL_OK;
 }
 
-/* Does the guard (names separated by spaces) name this architecture? */
-static bool guards(const char *guard, const char *name) {
+bool cuvil_rule_guards(const char *guard, const char *name) {
   size_t size = strlen(name);
   for (const char *at = guard; *at; at += strcspn(at, " ")) {
     at += strspn(at, " ");
@@ -370,7 +369,7 @@ int cuvil_space_check(const struct cuvil_space *space,
   for (int i = 0; i < space->rule_count; i++) {
     const struct cuvil_rule *rule = &space->rules[i];
     if (!rule->hard && !heuristics) continue;
-    if (rule->arch && !guards(rule->arch, arch->name)) continue;
+    if (rule->arch && !cuvil_rule_guards(rule->arch, arch->name)) continue;
     double holds;
     enum cuvil_status status = cuvil_expression_evaluate_bound(
         rule->expression, config, arch, variables, count, &holds);

@@ -109,6 +109,22 @@ int cuvil_space_check(const struct cuvil_space *space,
                       const struct cuvil_variable *variables, int count,
                       bool heuristics);
 
+/* Calls `visit` for every point of a closed space that keeps those rules that
+ * can be asked of parameters, arch.<field> and `variables` alone; rules that
+ * need other names (what `derive` gives) are left to cuvil_space_check.  Whole
+ * parts of the space are cut at once, which makes this cheap where asking every
+ * point is not.  rank: as cuvil_space_point.  The order of the visits is fixed
+ * by the space and is not the ranks'.  removed (may be NULL), by rule: grows by
+ * the points that the rule cut, each counted once.  Ends at the first failure
+ * of `visit` or of an expression. */
+CUVIL_MUST_USE enum cuvil_status cuvil_space_walk(
+    const struct cuvil_space *space, const struct cuvil_arch *arch,
+    const struct cuvil_variable *variables, int count, bool heuristics,
+    uint64_t *removed,
+    enum cuvil_status (*visit)(void *user, uint64_t rank,
+                               const struct cuvil_config *config),
+    void *user);
+
 /* The evaluator by itself.  Numbers are doubles; and, or give one of their
  * operands as in Python, comparisons and not give 1 or 0.  Division by zero,
  * an unknown name that is reached, and a result that is no finite number are

@@ -546,6 +546,107 @@ static void test_space_mistakes(void **state) {
   }
 }
 
+/* ---- walking: the same points as asking each, and all others counted */
+
+struct visits {
+  const struct cuvil_space *space;
+  uint64_t count, most;
+  bool seen[4096];
+};
+
+static enum cuvil_status visit(void *user, uint64_t rank,
+                               const struct cuvil_config *config) {
+  struct visits *v = user;
+  struct cuvil_config expected;
+  cuvil_space_point(v->space, rank, &expected);
+  assert_memory_equal(config, &expected, sizeof expected);
+  assert_false(v->seen[rank]);
+  v->seen[rank] = true;
+  v->count++;
+  return v->count == v->most ? CU_ERR_INTERRUPTED : CUVIL_OK;
+}
+
+static const char walked[] = SPACE(
+    "{\"name\":\"a\",\"values\":[1,2,3,4],\"default\":1},"
+    "{\"name\":\"b\",\"values\":[8,16,32,64,128],\"default\":8},"
+    "{\"name\":\"c\",\"values\":[0,1],\"default\":0},"
+    "{\"name\":\"d\",\"values\":[1,2,3,5,7,11,13],\"default\":1},"
+    "{\"name\":\"e\",\"values\":[3],\"default\":3}",
+    "{\"name\":\"r0\",\"level\":\"hard\",\"reason\":\"x\","
+    "\"require\":\"a * b <= 128 or c == 1\"},"
+    "{\"name\":\"r1\",\"level\":\"heuristic\",\"reason\":\"x\","
+    "\"require\":\"d != 7\"},"
+    "{\"name\":\"r2\",\"level\":\"hard\",\"arch\":\"sm_80\","
+    "\"reason\":\"x\",\"require\":\"c == 0\"},"
+    "{\"name\":\"r3\",\"level\":\"hard\",\"reason\":\"x\","
+    "\"require\":\"derived > 0 and a > 99\"},"
+    "{\"name\":\"r4\",\"level\":\"heuristic\",\"reason\":\"x\","
+    "\"require\":\"m % (a * d) == 0\"},"
+    "{\"name\":\"r5\",\"level\":\"hard\",\"reason\":\"x\","
+    "\"require\":\"m < 1000\"}");
+
+static void test_walk(void **state) {
+  (void)state;
+  struct cuvil_space *space = loaded(walked);
+  /* What derive would give is not known to the walk; the check is given a
+   * value that keeps r3. */
+  static const double ms[] = {12, 330, 0, 1000};
+  static const char *const archs[] = {"sm_80", "sm_90"};
+  for (int i = 0; i < 16; i++) {
+    const struct cuvil_arch *arch = cuvil_arch_find(archs[i / 4 % 2]);
+    bool heuristics = i >= 8;
+    struct cuvil_variable known[] = {{"m", ms[i % 4]}};
+    struct visits v = {.space = space};
+    uint64_t removed[6] = {0}, total = 0;
+    assert_int_equal(
+        cuvil_space_walk(space, arch, known, 1, heuristics, removed, visit, &v),
+        CUVIL_OK);
+    for (int r = 0; r < 6; r++)
+      total += removed[r];
+    assert_int_equal(total + v.count, 280);
+    assert_int_equal(removed[3], 0);
+    uint64_t count = 0;
+    for (uint64_t rank = 0; rank < 280; rank++) {
+      struct cuvil_config config;
+      cuvil_space_point(space, rank, &config);
+      struct cuvil_variable all[] = {{"m", ms[i % 4]}, {"derived", 0}};
+      int rule = cuvil_space_check(space, arch, &config, all, 2, heuristics);
+      /* r3 fails every point that comes to it, and r4 and r5 come after. */
+      if (rule == 3)
+        rule =
+            (heuristics &&
+             (int64_t)ms[i % 4] % (config.value[0] * config.value[3]) != 0) ||
+                    ms[i % 4] >= 1000
+                ? 4
+                : -1;
+      assert_int_equal(v.seen[rank], rule == -1);
+      count += rule == -1;
+    }
+    assert_int_equal(v.count, count);
+  }
+  /* A failing visit ends the walk. */
+  struct visits v = {.space = space, .most = 5};
+  struct cuvil_variable known[] = {{"m", 1}};
+  assert_int_equal(cuvil_space_walk(space, cuvil_arch_find("sm_90"), known, 1,
+                                    false, NULL, visit, &v),
+                   CU_ERR_INTERRUPTED);
+  assert_int_equal(v.count, 5);
+  cuvil_space_destroy(space);
+  space = loaded(SPACE("{\"name\":\"a\",\"default\":1}", ""));
+  assert_int_equal(cuvil_space_walk(space, cuvil_arch_find("sm_90"), NULL, 0,
+                                    false, NULL, visit, &v),
+                   CU_ERR_INVALID_ARGUMENT);
+  cuvil_space_destroy(space);
+  space = loaded(SPACE("{\"name\":\"a\",\"values\":[0,1],\"default\":1}",
+                       RULE("1 / a > 0")));
+  v = (struct visits){.space = space};
+  assert_int_equal(cuvil_space_walk(space, cuvil_arch_find("sm_90"), NULL, 0,
+                                    false, NULL, visit, &v),
+                   CU_ERR_INVALID_ARGUMENT);
+  assert_non_null(strstr(cuvil_last_error(), "rule 'r': expression"));
+  cuvil_space_destroy(space);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_python),
@@ -557,6 +658,7 @@ int main(void) {
       cmocka_unit_test(test_arch_fields),
       cmocka_unit_test(test_open),
       cmocka_unit_test(test_space_mistakes),
+      cmocka_unit_test(test_walk),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
