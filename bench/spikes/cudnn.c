@@ -33,15 +33,14 @@ int main(void) {
                  w_bytes = (uint64_t)K * C * 9 * 2,
                  y_bytes = (uint64_t)N * K * H * W * 2;
   uint64_t at[6]; /* x, w, y, bias, residual, workspace */
-  uint64_t bytes[6] = {x_bytes, w_bytes, y_bytes, K * 4, y_bytes, 256 << 20};
+  uint64_t bytes[6] = {x_bytes, w_bytes, y_bytes, K * 2, y_bytes, 256 << 20};
   struct cuvil_rng rng = {3};
   for (int i = 0; i < 6; i++)
     SPIKE(cuvil_gpu_alloc(gpu, bytes[i], &at[i]));
   for (int i = 0; i < 5; i++) {
     void *host = malloc(bytes[i]);
-    enum cuvil_dtype dtype = i == 3 ? CUVIL_F32 : CUVIL_F16;
-    for (size_t j = 0; j < bytes[i] / cuvil_dtype_size(dtype); j++)
-      cuvil_store(dtype, host, j,
+    for (size_t j = 0; j < bytes[i] / 2; j++)
+      cuvil_store(CUVIL_F16, host, j,
                   (cuvil_rng_uniform(&rng) * 2 - 1) * (i == 1 ? 0.05 : 1));
     SPIKE(cuvil_gpu_upload(gpu, at[i], host, bytes[i]));
     free(host);

@@ -95,11 +95,10 @@ int main(int argc, char **argv) {
   }
   json_t *call = json_pack(
       "{s:s, s:i, s:i, s:i, s:{s:s,s:b,s:i}, s:{s:s,s:b,s:i}, s:{s:s,s:i}, "
-      "s:s, s:s, s:f, s:f, s:i}",
+      "s:s, s:s}",
       "op", "matmul", "m", n, "n", n, "k", n, "a", "dtype", "f16", "trans", 0,
-      "ld", n, "b", "dtype", "f16", "trans", 1, "ld", n, "c", "dtype", "f16",
-      "ld", n, "compute", "f32", "epilogue", "default", "alpha", 1.0, "beta",
-      0.0, "workspace", 64 << 20);
+      "ld", n, "b", "dtype", "f16", "trans", 1, "ld", n, "d", "dtype", "f16",
+      "ld", n, "compute", "f32", "epilogue", "default");
   if (!call) return 1;
   json_t *choices;
   SPIKE(cuvil_library_choices(gpu, "cublaslt", call, 8, &choices));
