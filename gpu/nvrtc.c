@@ -131,12 +131,20 @@ struct options {
   int count;
 };
 
+/* From CUDA 13 on NVRTC keeps compiled code on disk and, on a hit, gives no
+ * report; our own cache is keyed by the same source and keeps the report. */
+static bool has_own_cache(void) {
+  int major = 0, minor = 0;
+  return CALL(nvrtcVersion)(&major, &minor) == NVRTC_SUCCESS && major >= 13;
+}
+
 static enum cuvil_status split_options(const char *arch, const char *options,
                                        struct options *out) {
   memset(out, 0, sizeof *out);
   snprintf(out->arch, sizeof out->arch, "-arch=%s", arch);
   out->list[out->count++] = out->arch;
   out->list[out->count++] = "--ptxas-options=-v";
+  if (has_own_cache()) out->list[out->count++] = "--no-cache";
   out->text = strdup(options ? options : "");
   if (!out->text) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "compiler options");
   char *rest = NULL;

@@ -6,9 +6,11 @@
  * graphs, one twice as long, share whatever a replay costs besides its runs,
  * so that cost falls out of the difference of their times.
  *
- * The start event must not be stamped while the GPU waits for the host to hand
- * over the first launch.  An untimed replay goes first; while it runs, the
- * host queues everything else.
+ * The GPU must never wait for the host inside a block: handing over a graph
+ * costs the host time for every node of it, more with programmatic dependent
+ * launch.  Untimed replays of the longer graph go first; while they run, the
+ * host queues everything else.  When a block's parts do not belong together,
+ * the next try gives the host twice the lead.
  *
  * Clocks move during a block when the GPU leaves an idle state or reaches its
  * power limit, and another process may use the GPU; then the two parts of a
@@ -112,9 +114,10 @@ static int choose_runs(const struct cuvil_timer *t) {
   return (turns > 1 ? turns : 1) * rotations;
 }
 
-static enum cuvil_status time_graphs(struct cuvil_timer *t, double *out_once,
-                                     double *out_twice) {
-  CUVIL_TRY(cuvil_gpu_graph_launch(t->once, t->stream));
+static enum cuvil_status time_graphs(struct cuvil_timer *t, int lead,
+                                     double *out_once, double *out_twice) {
+  for (int i = 0; i < lead; i++)
+    CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
   CUVIL_TRY(cuvil_gpu_event_record(t->start, t->stream));
   for (int i = 0; i < t->replays; i++)
     CUVIL_TRY(cuvil_gpu_graph_launch(t->once, t->stream));
@@ -148,7 +151,7 @@ static enum cuvil_status prepare_graphs(struct cuvil_timer *t) {
   /* The first replays upload the graphs.  What they then take says how many
    * replays a block needs: single runs were timed with their launch. */
   CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
-  CUVIL_TRY(time_graphs(t, &once, &twice));
+  CUVIL_TRY(time_graphs(t, 1, &once, &twice));
   t->estimate = twice / (2 * t->runs);
   t->replays = choose_replays(t);
   return CUVIL_OK;
@@ -195,8 +198,8 @@ fail:
   return status;
 }
 
-static enum cuvil_status try_block(struct cuvil_timer *t, double *out_seconds,
-                                   bool *out_possible) {
+static enum cuvil_status try_block(struct cuvil_timer *t, int try,
+                                   double *out_seconds, bool *out_possible) {
   if (!t->once) {
     CUVIL_TRY(
         time_single(t, t->estimate > UNHURRIED_SECONDS ? 0 : 1, out_seconds));
@@ -204,7 +207,7 @@ static enum cuvil_status try_block(struct cuvil_timer *t, double *out_seconds,
     return CUVIL_OK;
   }
   double once, twice;
-  CUVIL_TRY(time_graphs(t, &once, &twice));
+  CUVIL_TRY(time_graphs(t, (t->replays + 1) / 2 << try, &once, &twice));
   *out_possible = slope(t, once, twice, out_seconds);
   return CUVIL_OK;
 }
@@ -216,7 +219,7 @@ enum cuvil_status cuvil_timer_block(struct cuvil_timer *timer,
   *out = (struct cuvil_block){NAN, -1, -1};
   for (int i = 0; i < TRIES; i++) {
     bool possible = false;
-    CUVIL_TRY(try_block(timer, &seconds, &possible));
+    CUVIL_TRY(try_block(timer, i, &seconds, &possible));
     if (!possible) continue;
     cuvil_gpu_clocks(timer->gpu, &clocks);
     *out =

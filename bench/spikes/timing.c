@@ -96,6 +96,34 @@ static double in_graph(struct cuvil_gpu *gpu, struct kernel *kernel,
   return interval.median;
 }
 
+/* What handing over a graph costs the host, by node: the timer's lead must
+ * cover it, and a model's graph cannot run faster than it is handed over. */
+static void launch_cost(struct cuvil_gpu *gpu, struct kernel kernel,
+                        struct cuvil_gpu_stream *stream, bool programmatic) {
+  kernel.launch.programmatic = programmatic;
+  for (int nodes = 16; nodes <= 256; nodes *= 4) {
+    struct cuvil_gpu_graph *graph;
+    SPIKE(cuvil_gpu_capture_begin(stream));
+    for (int i = 0; i < nodes; i++)
+      SPIKE(run(&kernel, 0, stream));
+    SPIKE(cuvil_gpu_capture_end(stream, &graph));
+    double host[21], whole[21];
+    for (int i = 0; i < 21; i++) {
+      double start = cuvil_now();
+      SPIKE(cuvil_gpu_graph_launch(graph, stream));
+      host[i] = cuvil_now() - start;
+      SPIKE(cuvil_gpu_stream_synchronize(stream));
+      whole[i] = cuvil_now() - start;
+    }
+    printf(
+        "graph of %3d empty nodes%s: launch call %.1f us, to the end %.1f us\n",
+        nodes, programmatic ? ", programmatic" : "",
+        cuvil_quantile(host, 21, 0.5) * 1e6,
+        cuvil_quantile(whole, 21, 0.5) * 1e6);
+    cuvil_gpu_graph_destroy(graph);
+  }
+}
+
 static void a_a_floor(struct cuvil_gpu *gpu, struct kernel kernel,
                       double target) {
   kernel.n = 1000;
@@ -148,6 +176,8 @@ int main(void) {
   small.function = spike_kernel(gpu, source, "small", 0, NULL);
   spin.function = spike_kernel(gpu, source, "spin", 0, NULL);
   event_granularity(gpu, &empty, stream);
+  launch_cost(gpu, empty, stream, false);
+  launch_cost(gpu, empty, stream, true);
   for (uint32_t grid = 1; grid <= 528; grid = grid == 1 ? 132 : grid * 4) {
     empty.launch.grid[0] = small.launch.grid[0] = grid;
     in_graph(gpu, &empty, "empty kernel in a graph");
