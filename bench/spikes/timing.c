@@ -98,8 +98,8 @@ static double in_graph(struct cuvil_gpu *gpu, struct kernel *kernel,
 
 /* What handing over a graph costs the host, by node: the timer's lead must
  * cover it, and a model's graph cannot run faster than it is handed over. */
-static void launch_cost(struct cuvil_gpu *gpu, struct kernel kernel,
-                        struct cuvil_gpu_stream *stream, bool programmatic) {
+static void launch_cost(struct kernel kernel, struct cuvil_gpu_stream *stream,
+                        bool programmatic) {
   kernel.launch.programmatic = programmatic;
   for (int nodes = 16; nodes <= 256; nodes *= 4) {
     struct cuvil_gpu_graph *graph;
@@ -176,8 +176,8 @@ int main(void) {
   small.function = spike_kernel(gpu, source, "small", 0, NULL);
   spin.function = spike_kernel(gpu, source, "spin", 0, NULL);
   event_granularity(gpu, &empty, stream);
-  launch_cost(gpu, empty, stream, false);
-  launch_cost(gpu, empty, stream, true);
+  launch_cost(empty, stream, false);
+  launch_cost(empty, stream, true);
   for (uint32_t grid = 1; grid <= 528; grid = grid == 1 ? 132 : grid * 4) {
     empty.launch.grid[0] = small.launch.grid[0] = grid;
     in_graph(gpu, &empty, "empty kernel in a graph");
