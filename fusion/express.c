@@ -246,9 +246,9 @@ static enum cuvil_status weight_operand(struct cuvil_express *ex, int value,
     }
     if (axes > before) dims[(*rank)++] = dim;
   }
-  enum cuvil_dtype dtype =
-      *rank == 1 ? CUVIL_F32 : cuvil_fuse_dtype(ex->fuse, ex->shape);
-  return cuvil_fuse_weight(ex->fuse, value, dtype, axes, extents, perm,
+  /* As the output, biases too: libraries fuse no fp32 bias between 16-bit
+   * operands, and their first choice must be raced fused. */
+  return cuvil_fuse_weight(ex->fuse, value, out->dtype, axes, extents, perm,
                            out_tensor);
 }
 

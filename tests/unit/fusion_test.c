@@ -194,7 +194,7 @@ static void resnet50_kernels(void **state) {
       set.texts[1],
       "conv/1 n=1 c=4 h=224 w=224 k=64 r=7 s=7 stride=2,2 pad=3,3,3,3 dil=1,1 "
       "group=1 x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 "
-      "epi{t0=add(acc,bias:f32[k]:weight); out=relu(t0)}");
+      "epi{t0=add(acc,bias[k]:weight); out=relu(t0)}");
   assert_string_equal(
       set.texts[set.task_problem[fused->task_count - 1]],
       "gemm/1 m=1 n=1000 k=2048 a=f16[m,k] b=f16[n,k]:weight c=f32[m,n] "
@@ -205,7 +205,7 @@ static void resnet50_kernels(void **state) {
     residual = residual ||
                strcmp(set.texts[i],
                       "gemm/1 m=3136 n=256 k=64 a=f16[m,k] b=f16[n,k]:weight "
-                      "c=f16[m,n] acc=f32 epi{t0=add(acc,bias:f32[n]:weight); "
+                      "c=f16[m,n] acc=f32 epi{t0=add(acc,bias[n]:weight); "
                       "t1=add(t0,res[m,n]); out=relu(t1)}") == 0;
   assert_true(residual);
   cuvil_fused_destroy(fused);
