@@ -159,9 +159,14 @@ static enum cuvil_status resolve_shape(const struct cuvil_import *import,
     bool fixed =
         d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
         d->dim_value != -1;
-    if (fixed && d->dim_value < 1)
-      return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "dimension %d is %lld", i,
-                        (long long)d->dim_value);
+    if (fixed && d->dim_value == 0)
+      return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
+                        "dimension %d is 0; inputs without elements are not "
+                        "supported",
+                        i);
+    if (fixed && d->dim_value < 0)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "dimension %d is negative (%lld)",
+                        i, (long long)d->dim_value);
     if (fixed && given_rank >= 0 && given[i] != d->dim_value)
       return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                         "--shapes gives dimension %d as %lld, the model fixes "

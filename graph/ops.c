@@ -125,6 +125,9 @@ static const struct {
     {"uint4", CUVIL_DTYPE_NONE},
     {"int4", CUVIL_DTYPE_NONE},
     {"float4e2m1", CUVIL_DTYPE_NONE},
+    {"float8e8m0", CUVIL_DTYPE_NONE},
+    {"uint2", CUVIL_DTYPE_NONE},
+    {"int2", CUVIL_DTYPE_NONE},
 };
 
 enum cuvil_status cuvil_onnx_dtype(int64_t number, enum cuvil_dtype *out) {
@@ -141,6 +144,7 @@ enum cuvil_status cuvil_onnx_dtype(int64_t number, enum cuvil_dtype *out) {
 }
 
 int cuvil_dtype_to_onnx(enum cuvil_dtype dtype) {
+  if (dtype == CUVIL_DTYPE_NONE) return 0;
   for (size_t i = 1; i < sizeof onnx_types / sizeof *onnx_types; i++)
     if (onnx_types[i].dtype == dtype) return (int)i;
   return 0;

@@ -379,13 +379,26 @@ enum cuvil_status cuvil_infer_broadcast(const struct cuvil_graph *graph,
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "types %s and %s do not mix",
                         cuvil_dtype_name(out->dtype),
                         cuvil_dtype_name(x->dtype));
-    if (power &&
-        cuvil_dtype_is_float(x->dtype) != cuvil_dtype_is_float(out->dtype))
+    if (power && cuvil_dtype_is_float(x->dtype) &&
+        !cuvil_dtype_is_float(out->dtype))
       return CUVIL_FAIL(
           CU_ERR_MODEL_UNSUPPORTED, "a power of %s with an exponent of %s",
           cuvil_dtype_name(out->dtype), cuvil_dtype_name(x->dtype));
   }
   return CUVIL_OK;
+}
+
+/* A real base with integer exponents. */
+static enum cuvil_status real_power(const struct cuvil_op_call *call) {
+  const struct cuvil_host_tensor *b = call->inputs[1];
+  struct cuvil_host_tensor exponent;
+  CUVIL_TRY(cuvil_host_create(false, b->rank, b->dims, &exponent));
+  for (int64_t i = 0; i < b->count; i++)
+    exponent.f[i] = (float)b->i[i];
+  enum cuvil_status status = binary(B_POW, call->inputs[0], &exponent,
+                                    &call->outputs[0], call->threads);
+  cuvil_host_destroy(&exponent);
+  return status;
 }
 
 enum cuvil_status cuvil_execute_broadcast(const struct cuvil_op_call *call) {
@@ -396,6 +409,8 @@ enum cuvil_status cuvil_execute_broadcast(const struct cuvil_op_call *call) {
     row++;
   CUVIL_CHECK(row < rows);
   enum binary function = binary_names[row].function;
+  if (function == B_POW && !y->integer && call->inputs[1]->integer)
+    return real_power(call);
   if (node->input_count == 2)
     return binary(function, call->inputs[0], call->inputs[1], y, call->threads);
   /* The first input spread over the output, then the others one by one: the

@@ -1,6 +1,7 @@
 /* Operators that only change the shape, and those that compute shapes.  Their
  * execution is a copy; the shape work is in `infer`.
  */
+#include <math.h>
 #include <string.h>
 
 #include "graph/ops.h"
@@ -200,6 +201,8 @@ enum cuvil_status cuvil_execute_cast(const struct cuvil_op_call *call) {
       continue;
     }
     double v = x->integer ? (double)x->i[i] : (double)x->f[i];
+    /* Real to integer cuts off; cuvil_store would round. */
+    if (!x->integer && y->integer) v = trunc(v);
     cuvil_store(to, &cell, 0, v);
     v = cuvil_load(to, &cell, 0);
     if (y->integer)
