@@ -64,6 +64,9 @@ struct cuvil_family {
   enum cuvil_status (*choices)(const struct cuvil_query *query,
                                struct cuvil_gpu *gpu, int limit,
                                struct cuvil_config *out, int *out_count);
+  /* The space itself, for families planted by tests; NULL: the embedded file
+   * spaces/<id>.json. */
+  const char *space_text;
 };
 
 /* ---- registry.c */

@@ -3,7 +3,7 @@
  * kernels.inc is included twice: to declare the families and to list them.
  * Test binaries put planted families in front, where a search finds them like
  * any other.  Spaces are parsed from the embedded files once and kept for the
- * life of the process; a planted family's space file is found by its id, too.
+ * life of the process; a planted family brings its own text.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -59,6 +59,9 @@ static enum cuvil_status load_space(const struct cuvil_family *family,
                                     struct cuvil_space **out) {
   char name[96];
   snprintf(name, sizeof name, "spaces/%s.json", family->id);
+  if (family->space_text)
+    return cuvil_space_parse(family->space_text, strlen(family->space_text),
+                             family->id, out);
   const struct cuvil_embedded *file = cuvil_embedded_find(name);
   if (!file)
     return CUVIL_FAIL(CU_ERR_INTERNAL, "family %s has no space file %s",

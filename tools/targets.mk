@@ -8,7 +8,7 @@ $(B)/spikes/%: $(B)/bench/spikes/%.o $(B)/lib/libcuvil.a
 $(B)/gpu-tests/%: $(B)/tests/gpu/%.o $(TEST_OBJ) $(CLI_OBJ) $(B)/lib/libcuvil.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(TEST_OBJ) $(CLI_OBJ) \
-	  $(B)/lib/libcuvil.a $(LDLIBS)
+	  $(B)/lib/libcuvil.a $(LDLIBS) -lcmocka
 
 spikes: $(SPIKES)
 gpu-tests: $(GPU_TESTS)

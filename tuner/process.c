@@ -70,6 +70,10 @@ static void be_child(int fd, pid_t parent, cuvil_child_main run, void *user) {
   if (getppid() != parent) _exit(1); /* it died before the line above */
   sigaction(SIGINT, &ignore, NULL);
   sigaction(SIGTERM, &standard, NULL);
+  /* A crash ends the child, whatever the parent does about its own. */
+  static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+  for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
+    sigaction(crashes[i], &standard, NULL);
   close_others(fd);
   _exit(run(fd, user));
 }
