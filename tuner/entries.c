@@ -172,9 +172,8 @@ static enum cuvil_status enqueue(void *user, int rotation,
 enum cuvil_status cuvil_entry_timer(struct cuvil_entry *entry) {
   struct cuvil_worker *worker = entry->worker;
   struct cuvil_subject subject = {entry, enqueue, worker->rotations};
-  struct cuvil_timer_options options = {1e-3, 512};
   if (entry->timer) return CUVIL_OK;
-  return cuvil_timer_create(worker->gpu, &subject, &options, &entry->timer);
+  return cuvil_timer_create(worker->gpu, &subject, NULL, &entry->timer);
 }
 
 /* ---- the problem */

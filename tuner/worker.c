@@ -51,6 +51,9 @@ static json_t *failed(struct cuvil_worker *worker, enum cuvil_status status) {
     case CU_ERR_LIBRARY_NOT_FOUND:
       reason = "library";
       break;
+    case CU_ERR_CANDIDATE_FAILED: /* the timer got no possible time */
+      reason = "noise";
+      break;
     case CU_ERR_CUDA_LAUNCH_TIMEOUT:
       reason = "timeout";
       fatal = true;
