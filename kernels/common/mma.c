@@ -12,7 +12,7 @@
 
 const char *const cuvil_mma_param_names[CUVIL_MMA_PARAMS] = {
     "tile_m", "tile_n",  "tile_k", "warps_m", "warps_n", "slice_k",
-    "stages", "split_k", "reduce", "order",   "pdl"};
+    "stages", "split_k", "reduce", "order",   "pdl",     "ahead"};
 
 /* ---- views */
 enum { INDEX_LIMIT = 1 << 30 }; /* device indices are 32-bit */
@@ -145,7 +145,7 @@ bool cuvil_mma_applicable(const struct cuvil_problem *problem,
 /* ---- what a point is */
 struct point {
   int tile_m, tile_n, tile_k, warps_m, warps_n, slice_k, stages, split, order;
-  bool cluster, pdl;
+  bool cluster, pdl, ahead;
 };
 
 static struct point point_of(const struct cuvil_config *config) {
@@ -162,6 +162,7 @@ static struct point point_of(const struct cuvil_config *config) {
       .order = (int)v[CUVIL_MMA_ORDER],
       .cluster = v[CUVIL_MMA_REDUCE] != 0,
       .pdl = v[CUVIL_MMA_PDL] != 0,
+      .ahead = v[CUVIL_MMA_AHEAD] != 0,
   };
 }
 
@@ -176,13 +177,14 @@ static int larger(int a, int b) {
   return a > b ? a : b;
 }
 
-/* The loaders give every thread one piece of a row and remember rows in 32
- * bits. */
+/* The loaders give every thread one piece of a row, of few rows: each costs
+ * registers, most of all where a piece is too small for cp.async and goes
+ * through one. */
 static bool can_copy(int rows, int row_bytes, int vector, int threads) {
   int in_row = row_bytes / vector;
   if (in_row > threads) return false;
   int step = threads / in_row;
-  return (rows + step - 1) / step <= 32;
+  return (rows + step - 1) / step <= 16;
 }
 
 static bool panels_can(const struct cuvil_mma_view *v, const struct point *p,
@@ -194,6 +196,17 @@ static bool panels_can(const struct cuvil_mma_view *v, const struct point *p,
          can_copy(v->b_transposed ? p->tile_k : p->tile_n,
                   v->b_transposed ? p->tile_n * v->size : k_bytes, v->b_vector,
                   threads);
+}
+
+/* Registers as they come out, within about ten: sums, fragments, what the
+ * loaders keep for each row, and addresses. */
+static int usual_registers(const struct cuvil_mma_view *v,
+                           const struct point *p, int sums, int threads) {
+  int fragments = p->tile_m / p->warps_m / 4 + p->tile_n / p->warps_n / 4;
+  int rows = p->tile_m * p->tile_k * v->size / v->a_vector / threads;
+  int loader = !v->conv ? 8 : v->plain ? rows : 3 * rows;
+  int all = sums + fragments + loader + 20 + (p->ahead ? fragments + 20 : 0);
+  return smaller(255, larger(all, 40));
 }
 
 bool cuvil_mma_derive(const struct cuvil_query *query,
@@ -218,11 +231,7 @@ bool cuvil_mma_derive(const struct cuvil_query *query,
       p.tile_k * v.size < 32 * p.slice_k || sums > 128 ||
       p.split > tiles_of(v.k, p.tile_k))
     return false;
-  /* Registers as they usually come out: sums, two sets of fragments, and what
-   * the loaders keep. */
-  int a_blocks = p.tile_m / p.warps_m / 16,
-      b_blocks = p.tile_n / p.warps_n / 16;
-  int registers = smaller(255, sums + 8 * (a_blocks + b_blocks) + 40);
+  int registers = usual_registers(&v, &p, sums, out->threads);
   int resident = cuvil_arch_blocks_per_sm(query->arch, out->threads, registers,
                                           out->shared_bytes);
   if (resident < 1) return false;
@@ -272,7 +281,7 @@ static double turn_cycles(const struct cuvil_mma_view *v, const struct point *p,
   double busy = fmax(multiply, fmax(shared, far)) * resident;
   double wait = fmax((double)L2_LATENCY / (p->stages - 1),
                      p->tile_k * v->size / 32.0 / p->slice_k * STEP_LATENCY);
-  return fmax(busy, wait) + BARRIER;
+  return fmax(busy, wait) + 0.2 * fmin(busy, wait) + BARRIER;
 }
 
 double cuvil_mma_predict(const struct cuvil_query *query,
@@ -318,25 +327,35 @@ static void consider(const struct cuvil_query *query,
   *out = *config;
 }
 
-static void consider_splits(const struct cuvil_query *query,
+static void consider_splits(const struct cuvil_query *query, int64_t k,
                             struct cuvil_config config, double *best,
                             struct cuvil_config *out) {
   static const int splits[] = {1, 2, 4, 8};
   int64_t *v = config.value;
   for (int i = 0; i < 4; i++) {
+    int64_t part = tiles_of(k, v[CUVIL_MMA_TILE_K]) / splits[i];
+    if (v[CUVIL_MMA_STAGES] > 2 && v[CUVIL_MMA_STAGES] > part + 1) continue;
     v[CUVIL_MMA_SPLIT_K] = splits[i];
     v[CUVIL_MMA_REDUCE] = splits[i] > 1 && query->arch->max_cluster >= 8;
+    v[CUVIL_MMA_ORDER] = 0;
+    struct cuvil_derived derived;
+    if (cuvil_mma_derive(query, &config, &derived) &&
+        derived.blocks > 2 * query->arch->sms * splits[i])
+      v[CUVIL_MMA_ORDER] = 8; /* walks in bands when not all are resident */
     consider(query, &config, best, out);
   }
 }
 
 void cuvil_mma_default(const struct cuvil_query *query,
                        struct cuvil_config *out) {
-  static const int tiles[][4] = {
-      /* tile_m, tile_n, warps_m, warps_n */
-      {16, 32, 1, 2}, {32, 32, 2, 2},  {32, 64, 2, 2},  {64, 32, 2, 2},
-      {64, 64, 2, 2}, {128, 64, 4, 2}, {64, 128, 2, 4}, {128, 128, 4, 2}};
+  static const int tiles[][5] = {/* tile_m, tile_n, warps_m, warps_n, slice_k */
+                                 {16, 32, 1, 1, 4},  {32, 32, 1, 2, 2},
+                                 {32, 64, 1, 2, 2},  {64, 32, 2, 1, 2},
+                                 {64, 64, 2, 2, 1},  {128, 64, 4, 2, 1},
+                                 {64, 128, 2, 4, 1}, {128, 128, 4, 2, 1}};
+  struct cuvil_mma_view view;
   *out = (struct cuvil_config){{0}}; /* every parameter is set below */
+  if (!cuvil_mma_view(query->problem, &view)) return; /* not asked for these */
   double best = INFINITY;
   for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++)
     for (int tile_k = 32; tile_k <= 64; tile_k *= 2)
@@ -349,9 +368,9 @@ void cuvil_mma_default(const struct cuvil_query *query,
         v[CUVIL_MMA_WARPS_N] = tiles[t][3];
         v[CUVIL_MMA_TILE_K] = tile_k;
         v[CUVIL_MMA_STAGES] = stages;
-        v[CUVIL_MMA_SLICE_K] = 1;
-        v[CUVIL_MMA_ORDER] = 8;
+        v[CUVIL_MMA_SLICE_K] = tiles[t][4];
+        v[CUVIL_MMA_AHEAD] = tiles[t][0] * tiles[t][1] <= 4096;
         v[CUVIL_MMA_PDL] = query->arch->cc >= 90;
-        consider_splits(query, config, &best, out);
+        consider_splits(query, view.k, config, &best, out);
       }
 }

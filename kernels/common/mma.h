@@ -21,6 +21,7 @@ enum cuvil_mma_param {
   CUVIL_MMA_REDUCE, /* 0: through global memory, 1: by a cluster */
   CUVIL_MMA_ORDER,  /* see tile_row in mma_index.cuh */
   CUVIL_MMA_PDL,
+  CUVIL_MMA_AHEAD, /* fragments are read one step ahead */
   CUVIL_MMA_PARAMS
 };
 extern const char *const cuvil_mma_param_names[CUVIL_MMA_PARAMS];
@@ -59,6 +60,13 @@ bool cuvil_mma_derive(const struct cuvil_query *query,
 double cuvil_mma_predict(const struct cuvil_query *query,
                          const struct cuvil_config *config,
                          const struct cuvil_derived *derived);
+
+/* ---- mma_epilogue.c
+ * Appends SIDE_WORDS and, where it is 1, struct side_words, load_side_words
+ * and epilogue_words; goes after cuvil_emit_epilogue's text. */
+void cuvil_mma_side_words(const struct cuvil_problem *problem,
+                          const struct cuvil_mma_view *view,
+                          struct cuvil_buf *out);
 
 /* ---- mma_emit.c
  * Appends an embedded file's text, comments left out. */

@@ -60,6 +60,7 @@ static void define_point(const struct cuvil_problem *problem,
   define(out, "STAGES", v[CUVIL_MMA_STAGES]);
   define(out, "CLUSTER", v[CUVIL_MMA_REDUCE]);
   define(out, "PDL", v[CUVIL_MMA_PDL]);
+  define(out, "AHEAD", v[CUVIL_MMA_AHEAD]);
   define(out, "A_VECTOR", view->a_vector);
   define(out, "B_VECTOR", view->b_vector);
   define(out, "A_TRANSPOSED", view->a_transposed);
@@ -82,6 +83,7 @@ static enum cuvil_status source_of(const struct cuvil_problem *problem,
   CUVIL_TRY(cuvil_mma_append("kernels/common/types.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/operators.cuh", out));
   cuvil_emit_epilogue(problem, false, out);
+  cuvil_mma_side_words(problem, view, out);
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_index.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_ptx.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_loop.cuh", out));

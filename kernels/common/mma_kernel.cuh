@@ -14,7 +14,10 @@
 //    pieces and reads the others' sums from their shared memory.  Else every
 //    block writes its sums to global memory, and the last to arrive (counted
 //    by a semaphore, which it sets back to zero) adds them all.
-// 5. The generated epilogue, and the store.
+// 5. The generated epilogue, and the store.  SIDE_WORDS: side operands that lie
+//    like the output or along its columns are read before the sums meet, so
+//    that one latency hides behind the other (load_side_words, epilogue_words:
+//    see mma_epilogue.c).
 //
 // The family's file before this one defines KERNEL_PARAMETERS (with out,
 // partial, semaphore, m, n, k, order, split, split_base, split_extra, pitch),
@@ -28,9 +31,17 @@ constexpr int PIECES = TILE_M * PIECES_IN_ROW;
 constexpr int SUM_PITCH = TILE_N + 8;
 constexpr int SUM_BYTES = TILE_M * SUM_PITCH * 4;
 
+// Bytes from the start of a tile of sums.  Every other 32 columns (rows, where
+// a row has no more) swap neighbouring fours of columns, so that eight threads
+// that read the first half of their pieces meet all 32 banks.
+DEVICE u32 sum_offset(int row, int column) {
+  int swap = (TILE_N > 32 ? column / 32 : row) & 1;
+  return (row * SUM_PITCH + (column ^ swap * 4)) * 4;
+}
+template <int HALF>
 DEVICE u32 piece_offset(int piece) {
-  return (piece / PIECES_IN_ROW * SUM_PITCH + piece % PIECES_IN_ROW * PIECE) *
-         4;
+  return sum_offset(piece / PIECES_IN_ROW,
+                    piece % PIECES_IN_ROW * PIECE + HALF * 4);
 }
 
 // A piece's sum over the slices of this block (`sums`: shared address).
@@ -38,12 +49,24 @@ DEVICE void gather_slices(float (&v)[PIECE], u32 sums, int piece) {
 #pragma unroll
   for (int s = 0; s < SLICE_K; s++) {
     float w[PIECE];
-    u32 from = sums + s * SUM_BYTES + piece_offset(piece);
-    load_shared(w, from);
-    load_shared(w + 4, from + 16);
+    load_shared(w, sums + s * SUM_BYTES + piece_offset<0>(piece));
+    load_shared(w + 4, sums + s * SUM_BYTES + piece_offset<1>(piece));
 #pragma unroll
     for (int j = 0; j < PIECE; j++) v[j] = s ? v[j] + w[j] : w[j];
   }
+}
+
+// Where a piece lies in the output.
+struct piece_place {
+  int row, column;
+  i64 at;
+};
+DEVICE piece_place place_of(int piece, int row0, int column0, int pitch) {
+  piece_place p;
+  p.row = row0 + piece / PIECES_IN_ROW;
+  p.column = column0 + piece % PIECES_IN_ROW * PIECE;
+  p.at = (i64)p.row * pitch + p.column;
+  return p;
 }
 
 #if CLUSTER
@@ -59,10 +82,9 @@ DEVICE void gather_cluster(float (&v)[PIECE], u32 sums, int piece, int rank,
 #pragma unroll
     for (int s = 0; s < SLICE_K; s++) {
       float w[PIECE];
-      u32 from = cluster_address(
-          sums + s * SUM_BYTES + piece_offset(piece), r);
-      load_cluster(w, from);
-      load_cluster(w + 4, from + 16);
+      u32 from = cluster_address(sums + s * SUM_BYTES, r);
+      load_cluster(w, from + piece_offset<0>(piece));
+      load_cluster(w + 4, from + piece_offset<1>(piece));
 #pragma unroll
       for (int j = 0; j < PIECE; j++) v[j] += w[j];
     }
@@ -155,10 +177,46 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   tile_multiplier multiplier;
   multiplier.start(lane, warp_m, warp_n, slice);
   u32 reading = base, writing = base + (STAGES - 1) * STAGE_BYTES;
+#if AHEAD
+  // A step's fragments are read while the step before multiplies, across the
+  // border of tiles, too: costs registers, hides every latency of the loop.
+  fragments f[2];
+  copies_wait<STAGES - 2>();
+  __syncthreads();
+  multiplier.read(f[0], reading, 0);
   for (int tile = tile0; tile < tile1; tile++) {
-    // This tile's own copies are done when at most the STAGES - 2 later groups
-    // are not; the barrier makes everyone's visible, and tells that no warp
-    // still reads the stage that is written next (read one turn ago).
+    // The stage written now is the one of the last turn; the barrier in that
+    // turn came after every warp's last read of it.
+    if (tile + STAGES - 1 < tile1) {
+      from_a.load(writing, tile + STAGES - 1);
+      from_b.load(writing + A_BYTES, tile + STAGES - 1);
+    }
+    copies_commit();
+    writing = reading;
+    reading += STAGE_BYTES;
+    if (reading == base + STAGES * STAGE_BYTES) reading = base;
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      if (s + 1 < STEPS) {
+        multiplier.read(f[(s + 1) % 2], writing, s + 1);
+      } else {
+        // The next tile's copies are done when at most the STAGES - 2 later
+        // groups are not; the barrier makes everyone's visible.  (After the
+        // last tile what is read here is not used.)
+        copies_wait<STAGES - 2>();
+        __syncthreads();
+        multiplier.read(f[(s + 1) % 2], reading, 0);
+      }
+      multiplier.multiply_step(f[s % 2]);
+    }
+    if (STEPS % 2) f[0] = f[1];
+  }
+#else
+  // Other warps hide the latency of the reads.
+  for (int tile = tile0; tile < tile1; tile++) {
+    // This tile's copies are done when at most the STAGES - 2 later groups are
+    // not; the barrier makes everyone's visible, and tells that no warp still
+    // reads the stage written next, which is the one of the last turn.
     copies_wait<STAGES - 2>();
     __syncthreads();
     if (tile + STAGES - 1 < tile1) {
@@ -166,11 +224,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
       from_b.load(writing + A_BYTES, tile + STAGES - 1);
     }
     copies_commit();
-    multiplier.run(reading);
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+      fragments f;
+      multiplier.read(f, reading, s);
+      multiplier.multiply_step(f);
+    }
     writing = reading;
     reading += STAGE_BYTES;
     if (reading == base + STAGES * STAGE_BYTES) reading = base;
   }
+#endif
 
   // ---- sums to shared memory, over the stages
   copies_wait<0>();
@@ -181,21 +245,31 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < 2 * BLOCKS_N; j++) {
       int row = warp_m * WARP_M + i * 16 + lane / 4;
       int column = warp_n * WARP_N + j * 8 + lane % 4 * 2;
-      u32 to = base + slice * SUM_BYTES + (row * SUM_PITCH + column) * 4;
+      u32 to = base + slice * SUM_BYTES + sum_offset(row, column);
       const float(&sum)[4] = multiplier.sum[i][j];
       store_shared(to, sum[0], sum[1]);
       store_shared(to + 8 * SUM_PITCH * 4, sum[2], sum[3]);
     }
 
-  // ---- the other parts of K
 #if CLUSTER
   cluster_arrive();
-  cluster_wait();
   const int rank = cluster_rank();
   const int first = rank * THREADS + threadIdx.x, stride = split * THREADS;
 #else
-  __syncthreads();
   const int first = threadIdx.x, stride = THREADS;
+#endif
+#if SIDE_WORDS
+  side_words next_side;
+  const piece_place start = place_of(first, row0, column0, pitch);
+  if (first < PIECES && start.row < m && start.column < n)
+    load_side_words(next_side, start.at, start.column EPILOGUE_ARGUMENTS);
+#endif
+
+  // ---- the other parts of K
+#if CLUSTER
+  cluster_wait();
+#else
+  __syncthreads();
   const u32 block = blockIdx.y * gridDim.x + blockIdx.x;
   float *parts = partial + (i64)block * split * (TILE_M * TILE_N);
   if (split > 1 && !hand_over(parts, base, semaphore + block, split,
@@ -204,11 +278,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #endif
 
   // ---- epilogue
-#pragma unroll 2
   for (int piece = first; piece < PIECES; piece += stride) {
-    const int row = row0 + piece / PIECES_IN_ROW;
-    const int column = column0 + piece % PIECES_IN_ROW * PIECE;
-    if (row >= m || column >= n) continue;
+    const piece_place now = place_of(piece, row0, column0, pitch);
+#if SIDE_WORDS
+    const side_words side = next_side;
+    const piece_place next = place_of(piece + stride, row0, column0, pitch);
+    if (piece + stride < PIECES && next.row < m && next.column < n)
+      load_side_words(next_side, next.at, next.column EPILOGUE_ARGUMENTS);
+#endif
+    if (now.row >= m || now.column >= n) continue;
     float v[PIECE];
 #if CLUSTER
     gather_cluster(v, base, piece, rank, split);
@@ -218,17 +296,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     else
       gather_slices(v, base, piece);
 #endif
-    const i64 at = (i64)row * pitch + column;
-#if OUT_VECTOR
-    epilogue_vector<PIECE>(v, at, POINT(row, column) EPILOGUE_ARGUMENTS);
-    store_vector<PIECE, PIECE>(out + at, v);
+#if SIDE_WORDS
+    epilogue_words(v, side, now.at,
+                   POINT(now.row, now.column) EPILOGUE_ARGUMENTS);
+    store_vector<PIECE, PIECE>(out + now.at, v);
+#elif OUT_VECTOR
+    epilogue_vector<PIECE>(v, now.at,
+                           POINT(now.row, now.column) EPILOGUE_ARGUMENTS);
+    store_vector<PIECE, PIECE>(out + now.at, v);
 #else
 #pragma unroll
     for (int j = 0; j < PIECE; j++)
-      if (column + j < n)
-        from_float(
-            epilogue(v[j], at + j, POINT(row, column + j) EPILOGUE_ARGUMENTS),
-            out[at + j]);
+      if (now.column + j < n)
+        from_float(epilogue(v[j], now.at + j,
+                            POINT(now.row, now.column + j) EPILOGUE_ARGUMENTS),
+                   out[now.at + j]);
 #endif
   }
 #if CLUSTER

@@ -153,23 +153,15 @@ struct tile_multiplier {
 #pragma unroll
     for (int j = 0; j < BLOCKS_N; j++) b.read(f.b[j], stage + A_BYTES, j, step);
   }
-  // One stage: the next step's fragments are read while this one's multiply.
-  DEVICE_MEMBER void run(u32 stage) {
-    fragments f[2];
-    read(f[0], stage, 0);
+  DEVICE_MEMBER void multiply_step(const fragments &f) {
 #pragma unroll
-    for (int s = 0; s < STEPS; s++) {
-      if (s + 1 < STEPS) read(f[(s + 1) % 2], stage, s + 1);
-      const fragments &now = f[s % 2];
+    for (int i = 0; i < BLOCKS_M; i++)
 #pragma unroll
-      for (int i = 0; i < BLOCKS_M; i++)
-#pragma unroll
-        for (int j = 0; j < BLOCKS_N; j++) {
-          multiply(sum[i][2 * j], now.a[i], now.b[j][0], now.b[j][1],
-                   (const ELEMENT *)0);
-          multiply(sum[i][2 * j + 1], now.a[i], now.b[j][2], now.b[j][3],
-                   (const ELEMENT *)0);
-        }
-    }
+      for (int j = 0; j < BLOCKS_N; j++) {
+        multiply(sum[i][2 * j], f.a[i], f.b[j][0], f.b[j][1],
+                 (const ELEMENT *)0);
+        multiply(sum[i][2 * j + 1], f.a[i], f.b[j][2], f.b[j][3],
+                 (const ELEMENT *)0);
+      }
   }
 };
