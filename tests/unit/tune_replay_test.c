@@ -202,7 +202,7 @@ static void second_tune_times_nothing(void **state) {
   assert_int_equal(tune(db, out), 0);
   char *first = content(db, &before);
   assert_true(before.measurements > 20);
-  assert_true(before.failures > 3);
+  assert_true(before.failures > 0);
   assert_int_equal(before.races, PROBLEMS);
   assert_int_equal(tune(db, out), 0);
   char *second = content(db, &after);
