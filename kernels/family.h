@@ -129,7 +129,11 @@ struct cuvil_compare_result {
   double worst_ratio, worst_got, worst_expected;
   double sum_diff2, sum_ref2; /* of finite pairs; relative L2 is
                                  sqrt(sum_diff2 / sum_ref2) */
+  int64_t unused;             /* a whole number of 16 bytes: results stand in
+                                 an array, and a buffer is aligned to 16 */
 };
+_Static_assert(sizeof(struct cuvil_compare_result) % 16 == 0,
+               "results in an array must each be a buffer");
 /* Compares on the device an output that was filled with 0xff bytes before it
  * was written.  Buffers: operand 0 = got (of dtype), 1 = values, 2 = bounds,
  * 3 = one struct cuvil_compare_result; and workspace. */
