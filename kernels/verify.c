@@ -278,6 +278,7 @@ static enum cuvil_status set_up(struct cuvil_verifier *v,
     const struct region *r = &v->operands[i];
     if (!is_output(v, i)) continue;
     CUVIL_TRY(fill_zones(v, r->base, r->bytes));
+    if (r->bytes == 0) continue;
     CUVIL_TRY(
         cuvil_gpu_memset(v->gpu, payload(r), POISON, r->bytes, v->stream));
   }
@@ -418,7 +419,7 @@ static void judge_values(const struct cuvil_verifier *v, const struct check *c,
   for (int i = 0; i < v->problem.operand_count; i++) {
     const struct cuvil_compare_result *r = &c->compared[i];
     if (!is_output(v, i)) continue;
-    double l2 = r->sum_ref2 > 0 ? sqrt(r->sum_diff2 / r->sum_ref2) : 0;
+    double l2 = r->sum_diff2 > 0 ? sqrt(r->sum_diff2 / r->sum_ref2) : 0;
     out->elements += r->elements;
     out->violations += r->violations;
     if (r->worst_ratio > out->worst_ratio) out->worst_ratio = r->worst_ratio;
@@ -444,6 +445,12 @@ static enum cuvil_status download(struct cuvil_verifier *v, struct check *c) {
                             sizeof c->compared);
 }
 
+static bool keeps_state(const struct cuvil_program *program) {
+  for (int i = 0; i < program->buffer_count; i++)
+    if (program->buffers[i].role == CUVIL_BUFFER_ZEROED) return true;
+  return false;
+}
+
 enum cuvil_status cuvil_verifier_check(struct cuvil_verifier *v,
                                        const struct cuvil_program *program,
                                        struct cuvil_executable *executable,
@@ -455,6 +462,9 @@ enum cuvil_status cuvil_verifier_check(struct cuvil_verifier *v,
   CUVIL_TRY(place_buffers(v, program, &c));
   CUVIL_TRY(set_up(v, program, &c));
   CUVIL_TRY(cuvil_executable_run(executable, c.addresses, v->stream));
+  /* A program that keeps state between runs must run a second time. */
+  if (keeps_state(program))
+    CUVIL_TRY(cuvil_executable_run(executable, c.addresses, v->stream));
   CUVIL_TRY(guard_all(v, program, &c));
   CUVIL_TRY(compare_all(v));
   CUVIL_TRY(download(v, &c));

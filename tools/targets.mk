@@ -5,10 +5,16 @@ GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu-tests/%,$(wildcard tests/gpu/*.c)
 $(B)/spikes/%: $(B)/bench/spikes/%.o $(B)/lib/libcuvil.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/lib/libcuvil.a $(LDLIBS)
-$(B)/gpu-tests/%: $(B)/tests/gpu/%.o $(TEST_OBJ) $(CLI_OBJ) $(B)/lib/libcuvil.a
+# These travel to a GPU machine with the tree of `make dist`: of the tests'
+# shared code, and of cmocka, only what a program uses is linked.
+$(B)/tests/libsupport.a: $(TEST_OBJ)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(TEST_OBJ) $(CLI_OBJ) \
-	  $(B)/lib/libcuvil.a $(LDLIBS) -lcmocka
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(B)/gpu-tests/%: $(B)/tests/gpu/%.o $(B)/tests/libsupport.a $(CLI_OBJ) \
+                  $(B)/lib/libcuvil.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/tests/libsupport.a $(CLI_OBJ) \
+	  $(B)/lib/libcuvil.a $(LDLIBS) -Wl,--as-needed -lcmocka
 
 spikes: $(SPIKES)
 gpu-tests: $(GPU_TESTS)

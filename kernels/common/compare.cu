@@ -94,6 +94,9 @@ DEVICE void look(record &r, i64 i, const T *got, double expected,
   if (is_finite(value) && is_finite(expected)) {
     r.sum_diff2 += (value - expected) * (value - expected);
     r.sum_ref2 += expected * expected;
+  } else if (ratio > 1) {
+    // One NaN is no small difference.
+    r.sum_diff2 = __longlong_as_double(0x7ff0000000000000ll);
   }
 }
 
