@@ -177,6 +177,24 @@ static void families_compile(void **state) {
   }
 }
 
+static void references_compile(void **state) {
+  (void)state;
+  int number = 0;
+  for (const char *const *text = cuvil_test_problems; *text; text++) {
+    struct cuvil_problem problem = parse(*text);
+    struct cuvil_program *program;
+    struct cuvil_compile_result result = {0};
+    if (!full() && number++ % 6 != 0) continue;
+    if (cuvil_reference_program(&problem, cuvil_arch_find("sm_80"), &program) !=
+        CUVIL_OK)
+      fail_msg("%s: %s", *text, cuvil_last_error());
+    if (cuvil_program_compile(program, NULL, &result) != CUVIL_OK)
+      fail_msg("%s: %s\n%s", *text, cuvil_last_error(), result.log);
+    cuvil_compile_result_free(&result);
+    cuvil_program_destroy(program);
+  }
+}
+
 static void comparisons_compile(void **state) {
   (void)state;
   for (int dtype = 1; dtype < CUVIL_DTYPE_COUNT; dtype++) {
@@ -201,6 +219,7 @@ int main(void) {
       cmocka_unit_test(defaults_are_allowed),
       cmocka_unit_test(every_problem_has_a_fallback),
       cmocka_unit_test(families_compile),
+      cmocka_unit_test(references_compile),
       cmocka_unit_test(comparisons_compile),
   };
   return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
