@@ -112,7 +112,7 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_OBJ) $(CLI_OBJ) $(B)/lib/libcuvil.a
 FAKES := $(patsubst tests/fake/%.c,$(B)/tests/%.so,$(wildcard tests/fake/*.c))
 $(B)/tests/%.so: tests/fake/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) -D_GNU_SOURCE -isystem $(CUDA_HOME)/include $(CFLAGS) $(LDFLAGS) \
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(CFLAGS) $(LDFLAGS) \
 	  -MMD -MP -shared -o $@ $<
 
 tests: $(TESTS) $(FAKES)

@@ -11,6 +11,9 @@ enum { MAX_TENSORS = 4096, MAX_STEPS = 1 << 20 };
 static void destroy_step(struct cuvil_plan_step *step) {
   cuvil_program_destroy(step->program);
   free(step->bindings);
+  cuvil_program_destroy(step->fallback);
+  free(step->fallback_bindings);
+  free(step->library_version);
   free(step->label);
   free(step->problem);
   free(step->family);
@@ -105,17 +108,29 @@ static enum cuvil_status check_binding(
   return CUVIL_OK;
 }
 
+static enum cuvil_status check_program(const struct cuvil_plan *plan, int index,
+                                       const struct cuvil_program *program,
+                                       const struct cuvil_binding *bindings,
+                                       const char *origin) {
+  if (!program || !bindings)
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "%s: step %d has no program, or none of its buffers has "
+                      "a place",
+                      origin, index);
+  CUVIL_TRY(cuvil_program_check(program, origin));
+  for (int i = 0; i < program->buffer_count; i++)
+    CUVIL_TRY(
+        check_binding(plan, &program->buffers[i], &bindings[i], origin, index));
+  return CUVIL_OK;
+}
+
 static enum cuvil_status check_step(const struct cuvil_plan *plan, int index,
                                     const char *origin) {
   const struct cuvil_plan_step *step = &plan->steps[index];
-  if (!step->program)
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT, "%s: step %d has no program",
-                      origin, index);
-  CUVIL_TRY(cuvil_program_check(step->program, origin));
-  for (int i = 0; i < step->program->buffer_count; i++)
-    CUVIL_TRY(check_binding(plan, &step->program->buffers[i],
-                            &step->bindings[i], origin, index));
-  return CUVIL_OK;
+  CUVIL_TRY(check_program(plan, index, step->program, step->bindings, origin));
+  if (!step->fallback) return CUVIL_OK;
+  return check_program(plan, index, step->fallback, step->fallback_bindings,
+                       origin);
 }
 
 enum cuvil_status cuvil_plan_check(const struct cuvil_plan *plan,

@@ -40,6 +40,14 @@ struct cuvil_plan_step {
   char *label, *problem, *family, *config, *origin; /* owned; origin: which
                      cache step answered, "default" when none */
   double expected_seconds; /* the winner's recorded time; 0: none */
+  /* For a program with library steps: the version of that library it was
+   * chosen with ("9.14.0"; NULL or "": any), and the program of our own
+   * kernels that a session runs instead, saying so, where the library is
+   * absent, of another version, or refuses the call.  Buffers are bound as
+   * the program's are.  NULL: there is none; owned. */
+  char *library_version;
+  struct cuvil_program *fallback;
+  struct cuvil_binding *fallback_bindings;
 };
 struct cuvil_plan {
   char arch[16];
@@ -91,6 +99,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_session_run(
  * seconds[step] of one run.  Inputs and arena hold garbage after it. */
 CUVIL_MUST_USE enum cuvil_status cuvil_session_profile(
     struct cuvil_session *session, int repeats, double *seconds);
+/* Steps that run their fallback. */
+int cuvil_session_fallbacks(const struct cuvil_session *session);
 int cuvil_session_graph_nodes(const struct cuvil_session *session);
 
 #endif /* CUVIL_RUNTIME_PLAN_H_ */

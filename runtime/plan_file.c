@@ -26,33 +26,48 @@ static uint64_t align_up(uint64_t value, uint64_t alignment) {
 
 /* ---- writing */
 
+/* The programs of all steps, fallbacks included, in order; `index` runs from
+ * 0 until the answer is NULL. */
+static struct cuvil_program *program_at(const struct cuvil_plan *plan,
+                                        int index) {
+  for (int i = 0; i < plan->step_count; i++) {
+    if (index-- == 0) return plan->steps[i].program;
+    if (plan->steps[i].fallback && index-- == 0) return plan->steps[i].fallback;
+  }
+  return NULL;
+}
+
+static enum cuvil_status collect_program(const struct cuvil_program *program,
+                                         uint64_t *offset,
+                                         struct plan_cubins *out) {
+  for (int m = 0; m < program->module_count; m++) {
+    const struct cuvil_module *module = &program->modules[m];
+    if (!module->cubin)
+      return CUVIL_FAIL(CU_ERR_INTERNAL,
+                        "kernel %s of the plan is not compiled", module->hash);
+    if (cuvil_plan_find_cubin(out, module->hash)) continue;
+    struct plan_cubin *cubin = &out->list[out->count++];
+    strcpy(cubin->hash, module->hash);
+    cubin->bytes = module->cubin;
+    cubin->size = module->cubin_size;
+    cubin->offset = *offset;
+    *offset = align_up(*offset + cubin->size, section_alignment[PLAN_CUBINS]);
+  }
+  return CUVIL_OK;
+}
+
 /* Every distinct cubin, in the order of first use. */
 static enum cuvil_status collect_cubins(const struct cuvil_plan *plan,
                                         struct plan_cubins *out) {
   int most = 0;
-  for (int i = 0; i < plan->step_count; i++)
-    most += plan->steps[i].program->module_count;
+  uint64_t offset = 0;
+  struct cuvil_program *program;
+  for (int i = 0; (program = program_at(plan, i)); i++)
+    most += program->module_count;
   out->list = calloc((size_t)most + 1, sizeof *out->list);
   if (!out->list) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "plan");
-  uint64_t offset = 0;
-  for (int i = 0; i < plan->step_count; i++) {
-    const struct cuvil_program *program = plan->steps[i].program;
-    for (int m = 0; m < program->module_count; m++) {
-      const struct cuvil_module *module = &program->modules[m];
-      if (!module->cubin)
-        return CUVIL_FAIL(CU_ERR_INTERNAL,
-                          "step %d of the plan is not "
-                          "compiled",
-                          i);
-      if (cuvil_plan_find_cubin(out, module->hash)) continue;
-      struct plan_cubin *cubin = &out->list[out->count++];
-      strcpy(cubin->hash, module->hash);
-      cubin->bytes = module->cubin;
-      cubin->size = module->cubin_size;
-      cubin->offset = offset;
-      offset = align_up(offset + cubin->size, section_alignment[PLAN_CUBINS]);
-    }
-  }
+  for (int i = 0; (program = program_at(plan, i)); i++)
+    CUVIL_TRY(collect_program(program, &offset, out));
   return CUVIL_OK;
 }
 
@@ -225,15 +240,14 @@ static enum cuvil_status attach_cubins(struct cuvil_plan *plan,
                                        const struct plan_cubins *cubins,
                                        const char *section, uint64_t size,
                                        const char *origin) {
-  for (int i = 0; i < plan->step_count; i++) {
-    struct cuvil_program *program = plan->steps[i].program;
+  struct cuvil_program *program;
+  for (int i = 0; (program = program_at(plan, i)); i++) {
     for (int m = 0; m < program->module_count; m++) {
       struct cuvil_module *module = &program->modules[m];
       const struct plan_cubin *cubin =
           cuvil_plan_find_cubin(cubins, module->hash);
       if (!cubin || cubin->offset > size || cubin->size > size - cubin->offset)
-        return REFUSE("the plan does not hold the kernel %s of step %d",
-                      module->hash, i);
+        return REFUSE("the plan does not hold the kernel %s", module->hash);
       module->cubin = malloc(cubin->size + 1);
       if (!module->cubin) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "cubin");
       memcpy(module->cubin, section + cubin->offset, cubin->size);

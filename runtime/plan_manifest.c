@@ -42,19 +42,27 @@ static json_t *write_tensors(const struct cuvil_plan_tensor *tensors,
   return NULL;
 }
 
-static json_t *write_bindings(const struct cuvil_plan_step *step) {
+static json_t *write_bindings(const struct cuvil_program *program,
+                              const struct cuvil_binding *bindings) {
   json_t *array = json_array();
   bool good = array != NULL;
-  for (int i = 0; good && i < step->program->buffer_count; i++) {
-    const struct cuvil_binding *binding = &step->bindings[i];
-    good = add(array,
-               json_pack("{s:s, s:i, s:I}", "place",
-                         place_names[binding->place], "index", binding->index,
-                         "offset", (json_int_t)binding->offset));
-  }
+  for (int i = 0; good && i < program->buffer_count; i++)
+    good = add(array, json_pack("{s:s, s:i, s:I}", "place",
+                                place_names[bindings[i].place], "index",
+                                bindings[i].index, "offset",
+                                (json_int_t)bindings[i].offset));
   if (good) return array;
   json_decref(array);
   return NULL;
+}
+
+/* A program with the places of its buffers. */
+static json_t *write_bound(const struct cuvil_program *program,
+                           const struct cuvil_binding *bindings) {
+  json_t *json;
+  if (cuvil_program_to_json(program, &json) != CUVIL_OK) return NULL;
+  return json_pack("{s:o, s:o}", "bindings", write_bindings(program, bindings),
+                   "program", json);
 }
 
 static const char *text_or_empty(const char *text) {
@@ -62,17 +70,24 @@ static const char *text_or_empty(const char *text) {
 }
 
 static json_t *write_step(const struct cuvil_plan_step *step) {
-  json_t *program;
   double expected = step->expected_seconds;
   if (!isfinite(expected) || expected < 0) expected = 0;
-  if (cuvil_program_to_json(step->program, &program) != CUVIL_OK) return NULL;
-  return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:o}", "label",
-                   text_or_empty(step->label), "problem",
-                   text_or_empty(step->problem), "family",
-                   text_or_empty(step->family), "config",
-                   text_or_empty(step->config), "origin",
-                   text_or_empty(step->origin), "expected_seconds", expected,
-                   "bindings", write_bindings(step), "program", program);
+  json_t *json = json_pack(
+      "{s:s, s:s, s:s, s:s, s:s, s:f, s:s, s:o}", "label",
+      text_or_empty(step->label), "problem", text_or_empty(step->problem),
+      "family", text_or_empty(step->family), "config",
+      text_or_empty(step->config), "origin", text_or_empty(step->origin),
+      "expected_seconds", expected, "library_version",
+      text_or_empty(step->library_version), "run",
+      write_bound(step->program, step->bindings));
+  if (json && step->fallback &&
+      json_object_set_new(
+          json, "fallback",
+          write_bound(step->fallback, step->fallback_bindings)) != 0) {
+    json_decref(json);
+    return NULL;
+  }
+  return json;
 }
 
 static json_t *write_steps(const struct cuvil_plan *plan) {
@@ -211,20 +226,24 @@ static enum cuvil_status read_binding(const json_t *json, const char *origin,
   return CUVIL_OK;
 }
 
-static enum cuvil_status read_bindings(const json_t *json, const char *origin,
-                                       struct cuvil_plan_step *out) {
+/* A program and the places of its buffers. */
+static enum cuvil_status read_bound(const json_t *json, const char *origin,
+                                    struct cuvil_program **out_program,
+                                    struct cuvil_binding **out_bindings) {
   const json_t *array;
   void *items = NULL;
   int count;
-  CUVIL_TRY(get_list(json, "bindings", origin, sizeof *out->bindings, &array,
+  CUVIL_TRY(cuvil_program_from_json(json_object_get(json, "program"), origin,
+                                    out_program));
+  CUVIL_TRY(get_list(json, "bindings", origin, sizeof **out_bindings, &array,
                      &items, &count));
-  out->bindings = items;
-  if (count != out->program->buffer_count)
+  *out_bindings = items;
+  if (count != (*out_program)->buffer_count)
     return CUVIL_FAIL(CU_ERR_PARSE, "%s: %d buffers bound of %d", origin, count,
-                      out->program->buffer_count);
+                      (*out_program)->buffer_count);
   for (int i = 0; i < count; i++)
     CUVIL_TRY(read_binding(json_array_get(array, (size_t)i), origin,
-                           &out->bindings[i]));
+                           &(*out_bindings)[i]));
   return CUVIL_OK;
 }
 
@@ -235,11 +254,14 @@ static enum cuvil_status read_step(const json_t *json, const char *origin,
   CUVIL_TRY(get_text(json, "family", origin, &out->family));
   CUVIL_TRY(get_text(json, "config", origin, &out->config));
   CUVIL_TRY(get_text(json, "origin", origin, &out->origin));
+  CUVIL_TRY(get_text(json, "library_version", origin, &out->library_version));
   CUVIL_TRY(cuvil_json_get_number(json, "expected_seconds", origin,
                                   &out->expected_seconds));
-  CUVIL_TRY(cuvil_program_from_json(json_object_get(json, "program"), origin,
-                                    &out->program));
-  return read_bindings(json, origin, out);
+  CUVIL_TRY(read_bound(json_object_get(json, "run"), origin, &out->program,
+                       &out->bindings));
+  const json_t *fallback = json_object_get(json, "fallback");
+  if (!fallback) return CUVIL_OK;
+  return read_bound(fallback, origin, &out->fallback, &out->fallback_bindings);
 }
 
 static enum cuvil_status read_cubins(const json_t *json, const char *origin,

@@ -8,14 +8,19 @@
  * The driver orders launches of one graph after each other, so one session
  * may be run on several streams.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "runtime/plan.h"
 
 enum { ALIGNMENT = 256 };
 
 struct session_step {
+  /* The plan's program, or its fallback. */
+  const struct cuvil_program *program;
+  const struct cuvil_binding *bindings;
   struct cuvil_executable *executable;
   uint64_t *addresses; /* by program buffer */
 };
@@ -30,6 +35,8 @@ struct cuvil_session {
   uint64_t *own_inputs, *own_outputs; /* in `memory` */
   uint64_t *inputs, *outputs;         /* in use: own, or the caller's */
   struct session_step *steps;
+  int fallbacks; /* steps that run theirs */
+  char first_reason[160];
 };
 
 /* ---- memory */
@@ -97,9 +104,9 @@ static uint64_t address_of(const struct cuvil_session *session,
 
 static void place_buffers(struct cuvil_session *session) {
   for (int i = 0; i < session->plan->step_count; i++) {
-    const struct cuvil_plan_step *step = &session->plan->steps[i];
+    struct session_step *step = &session->steps[i];
     for (int b = 0; b < step->program->buffer_count; b++)
-      session->steps[i].addresses[b] = address_of(session, &step->bindings[b]);
+      step->addresses[b] = address_of(session, &step->bindings[b]);
   }
 }
 
@@ -170,25 +177,76 @@ static enum cuvil_status make_tables(struct cuvil_session *session) {
   if (!session->own_inputs || !session->inputs || !session->own_outputs ||
       !session->outputs || !session->steps)
     return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "session");
-  for (int i = 0; i < plan->step_count; i++) {
-    size_t buffers = (size_t)plan->steps[i].program->buffer_count + 1;
-    session->steps[i].addresses = calloc(buffers, sizeof(uint64_t));
-    if (!session->steps[i].addresses)
-      return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "session");
-  }
   return CUVIL_OK;
+}
+
+/* NULL: the library steps may run as they are. */
+static const char *other_version(const struct cuvil_plan_step *step, char *out,
+                                 size_t size) {
+  if (!step->library_version || !*step->library_version) return NULL;
+  for (int i = 0; i < step->program->step_count; i++) {
+    const struct cuvil_step *call = &step->program->steps[i];
+    if (call->kind != CUVIL_STEP_LIBRARY) continue;
+    char found[32];
+    cuvil_library_version(call->library, found, sizeof found);
+    if (strcmp(found, step->library_version) == 0) continue;
+    snprintf(out, size, "chosen with %s %s, here is %s", call->library,
+             step->library_version, *found ? found : "none");
+    return out;
+  }
+  return NULL;
+}
+
+static enum cuvil_status use_program(struct cuvil_session *session, int index,
+                                     const struct cuvil_program *program,
+                                     const struct cuvil_binding *bindings) {
+  struct session_step *step = &session->steps[index];
+  size_t buffers = (size_t)program->buffer_count + 1;
+  step->program = program;
+  step->bindings = bindings;
+  step->addresses = calloc(buffers, sizeof(uint64_t));
+  if (!step->addresses) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "session");
+  return cuvil_executable_create(session->gpu, program, &step->executable);
+}
+
+/* The fallback only for a library's sake; any other failure is one. */
+static enum cuvil_status use_step(struct cuvil_session *session, int index) {
+  const struct cuvil_plan_step *step = &session->plan->steps[index];
+  char text[96];
+  const char *why = other_version(step, text, sizeof text);
+  if (!step->fallback && why)
+    cuvil_log_warning("step %d (%s): %s; its time may differ", index,
+                      step->label ? step->label : "", why);
+  if (!step->fallback || !why) {
+    enum cuvil_status status =
+        use_program(session, index, step->program, step->bindings);
+    bool library =
+        status == CU_ERR_LIBRARY || status == CU_ERR_LIBRARY_NOT_FOUND;
+    if (!library || !step->fallback) return status;
+    why = cuvil_error_last()->message;
+    free(session->steps[index].addresses);
+  }
+  if (session->fallbacks++ == 0)
+    snprintf(session->first_reason, sizeof session->first_reason, "%.159s",
+             why);
+  cuvil_log_verbose("step %d (%s) runs our own kernel: %s", index,
+                    step->label ? step->label : "", why);
+  return use_program(session, index, step->fallback, step->fallback_bindings);
 }
 
 static enum cuvil_status make_executables(struct cuvil_session *session) {
   const struct cuvil_plan *plan = session->plan;
   for (int i = 0; i < plan->step_count; i++) {
     const char *label = plan->steps[i].label;
-    enum cuvil_status status = cuvil_executable_create(
-        session->gpu, plan->steps[i].program, &session->steps[i].executable);
+    enum cuvil_status status = use_step(session, i);
     if (status != CUVIL_OK)
       return CUVIL_FAIL(status, "step %d (%s): %s", i, label ? label : "",
                         cuvil_error_last()->message);
   }
+  if (session->fallbacks > 0)
+    cuvil_log_warning(
+        "%d of %d steps run our own kernels where a library was chosen: %s",
+        session->fallbacks, plan->step_count, session->first_reason);
   return CUVIL_OK;
 }
 
@@ -333,6 +391,10 @@ fail:
   cuvil_gpu_event_destroy(start);
   cuvil_gpu_event_destroy(end);
   return status;
+}
+
+int cuvil_session_fallbacks(const struct cuvil_session *session) {
+  return session->fallbacks;
 }
 
 int cuvil_session_graph_nodes(const struct cuvil_session *session) {

@@ -33,6 +33,9 @@ EXPORT int fake_cuda_calls(void);
 EXPORT int fake_cuda_live(void);
 EXPORT const char *fake_cuda_failed_call(void);
 EXPORT int fake_cuda_programmatic(void);
+EXPORT void fake_cuda_enqueue(CUstream stream,
+                              void (*call)(const void *argument),
+                              const void *argument, size_t size);
 CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end);
 
 static int calls, fail_call, fail_result, compute_capability = 90;
@@ -55,11 +58,13 @@ enum kind {
 static const char *const kind_names[] = {"context", "memory",   "stream",
                                          "event",   "module",   "function",
                                          "graph",   "graphexec"};
-enum op_kind { OP_KERNEL, OP_SET, OP_COPY };
+enum op_kind { OP_KERNEL, OP_SET, OP_COPY, OP_CALL };
 struct op {
   enum op_kind kind;
   uint64_t to, from, bytes;
   int value;
+  void (*call)(const void *argument); /* a fake library's work */
+  void *argument;                     /* `bytes` of it, owned where kept */
 };
 struct object {
   struct object *next;
@@ -107,6 +112,8 @@ static void drop(struct object *object) {
     link = &(*link)->next;
   *link = object->next;
   free(object->data);
+  for (int i = 0; i < object->op_count; i++)
+    free(object->ops[i].argument);
   free(object->ops);
   free(object);
 }
@@ -187,6 +194,10 @@ int fake_cuda_programmatic(void) {
 /* ---- work */
 
 static void execute(const struct op *op) {
+  if (op->kind == OP_CALL) {
+    op->call(op->argument);
+    return;
+  }
   if (op->bytes == 0) return;
   memory_at(op->to, op->bytes);
   if (op->kind == OP_SET) {
@@ -204,6 +215,13 @@ static void append(struct object *object, const struct op *ops, int count) {
   if (!object->ops) die("out of memory");
   if (count > 0)
     memcpy(object->ops + object->op_count, ops, (size_t)count * sizeof *ops);
+  for (int i = 0; i < count; i++) {
+    if (ops[i].kind != OP_CALL) continue;
+    void *copy = malloc(ops[i].bytes);
+    if (!copy) die("out of memory");
+    memcpy(copy, ops[i].argument, ops[i].bytes);
+    object->ops[object->op_count + i].argument = copy;
+  }
   object->op_count += count;
 }
 
@@ -213,6 +231,11 @@ static void enqueue(CUstream handle, const struct op *op) {
     append(stream, op, 1);
   else
     execute(op);
+}
+
+void fake_cuda_enqueue(CUstream stream, void (*call)(const void *argument),
+                       const void *argument, size_t size) {
+  enqueue(stream, &(struct op){OP_CALL, 0, 0, size, 0, call, (void *)argument});
 }
 
 static void must_not_capture(const char *name) {
@@ -396,14 +419,14 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from,
                                      size_t bytes, CUstream stream) {
   ENTER("cuMemcpyDtoDAsync");
-  enqueue(stream, &(struct op){OP_COPY, to, from, bytes, 0});
+  enqueue(stream, &(struct op){OP_COPY, to, from, bytes, 0, NULL, NULL});
   return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value,
                                 size_t bytes, CUstream stream) {
   ENTER("cuMemsetD8Async");
-  enqueue(stream, &(struct op){OP_SET, to, 0, bytes, value});
+  enqueue(stream, &(struct op){OP_SET, to, 0, bytes, value, NULL, NULL});
   return CUDA_SUCCESS;
 }
 
@@ -447,6 +470,8 @@ EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream,
   ENTER("cuStreamBeginCapture");
   if (object->capturing) return CUDA_ERROR_ILLEGAL_STATE;
   object->capturing = true;
+  for (int i = 0; i < object->op_count; i++)
+    free(object->ops[i].argument);
   object->op_count = 0;
   return CUDA_SUCCESS;
 }
@@ -601,7 +626,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config,
     if (config->attrs[i].id ==
         CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       programmatic_launches++;
-  struct op op = {OP_KERNEL, 0, 0, 0, 0};
+  struct op op = {OP_KERNEL, 0, 0, 0, 0, NULL, NULL};
   if (strcmp(function->entry, "fake_copy") == 0) {
     memcpy(&op.to, args[0], 8);
     memcpy(&op.from, args[1], 8);

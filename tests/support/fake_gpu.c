@@ -24,17 +24,28 @@ static void *symbol(void *handle, const char *name) {
   return pointer;
 }
 
-void fake_gpu_use(void) {
-  static char path[PATH_MAX + 16];
+/* A file beside the test program as an environment variable's value. */
+static void point(const char *variable, const char *file) {
+  char path[PATH_MAX + 32];
   ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
   if (n <= 0) abort();
   path[n] = 0;
-  strcpy(strrchr(path, '/'), "/fake_cuda.so");
-  setenv("CUVIL_CUDA_DRIVER", path, 1);
+  strcpy(strrchr(path, '/') + 1, file);
+  setenv(variable, path, 1);
+}
+
+void fake_gpu_use_libraries(void) {
+  point("CUVIL_CUBLASLT", "fake_cublaslt.so");
+  point("CUVIL_CUDNN", "fake_cudnn.so");
+}
+
+void fake_gpu_use(void) {
+  point("CUVIL_CUDA_DRIVER", "fake_cuda.so");
   /* No clocks, and no half a gigabyte of libraries, from this machine. */
   setenv("CUVIL_NVML", "/nonexistent", 1);
   setenv("CUVIL_CUBLASLT", "/nonexistent", 1);
   setenv("CUVIL_CUDNN", "/nonexistent", 1);
+  const char *path = getenv("CUVIL_CUDA_DRIVER");
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     fprintf(stderr, "%s\n", dlerror());

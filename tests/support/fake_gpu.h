@@ -7,6 +7,8 @@
 /* Puts the fake driver, which stands beside the test program, in the driver's
  * place for this process; before anything opens a GPU. */
 void fake_gpu_use(void);
+/* Fake cuBLASLt and cuDNN too (tests/fake/), instead of none. */
+void fake_gpu_use_libraries(void);
 /* Counts calls from 1 again and lets the `fail_call`-th answer with the
  * CUresult `result`; 0: none fails. */
 void fake_gpu_reset(int fail_call, int result, int compute_capability);
