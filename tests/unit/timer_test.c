@@ -215,7 +215,7 @@ static void fixed_costs_fall_out(void **state) {
       assert_int_equal(block.sm_mhz, 1980);
       assert_int_equal(block.throttle_reasons, 4);
       assert_int_equal(sim.jumps, 0);
-      assert_true(sim.block_max < 3e-3 + 5.1 * rotations * runs[i]);
+      assert_true(sim.block_max < 4e-3 + 5.1 * rotations * runs[i]);
       assert_int_equal(sim_timer_runs(timer) % (timer->once ? rotations : 1),
                        0);
       sim_timer_destroy(timer);
