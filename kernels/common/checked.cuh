@@ -2,16 +2,16 @@
 // names that operators.cuh gives them in fp32.  The rules themselves stand in
 // problem/checked.h, which the CPU reference compiles as C; it comes before.
 typedef cuvil_checked value_t;
-// Operands are converted to fp32 when read, whatever their type.
-template <typename T>
-DEVICE value_t read(T element) {
-  return cuvil_checked_make(to_float(element), 0);
-}
 DEVICE value_t constant(float v) {
   value_t c;
   c.value = v;
   c.error = 0;
   return c;
+}
+// Operands are converted to fp32 when read, whatever their type.
+template <typename T>
+DEVICE value_t read(T element) {
+  return constant(to_float(element));
 }
 DEVICE value_t zero() { return constant(0.0f); }
 

@@ -20,10 +20,11 @@
 #define __align__(n) alignas(n)
 #define __shared__ static
 
-struct uint2 {
+// Aligned as on the GPU: a misplaced vector access is caught.
+struct alignas(8) uint2 {
   unsigned x, y;
 };
-struct uint4 {
+struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 struct dim3_t {

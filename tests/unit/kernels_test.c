@@ -146,25 +146,30 @@ static bool random_point(const struct cuvil_family *f,
   return false;
 }
 
-static void compile_family(const struct cuvil_family *f, int points) {
+static void compile_points(const struct cuvil_family *f,
+                           const struct cuvil_query *q, int points,
+                           struct cuvil_rng *rng, const char *text) {
+  struct cuvil_config config;
+  f->default_config(q, &config);
+  compile_point(f, q, &config, text);
+  for (int i = 0; i < points; i++)
+    if (random_point(f, q, rng, &config)) compile_point(f, q, &config, text);
+}
+
+/* The short run takes every other problem, for one architecture in turn. */
+static void compile_family(const struct cuvil_family *f) {
   struct cuvil_rng rng = {1};
   int number = 0;
   for (const char *const *text = cuvil_test_problems; *text; text++) {
     struct cuvil_problem problem = parse(*text);
     for (int a = 0; a < ARCHS; a++) {
       struct cuvil_query q = {&problem, cuvil_arch_find(archs[a]), NULL};
-      struct cuvil_config config;
       if (!serves(f, &problem, q.arch)) continue;
       assert_int_equal(cuvil_family_space(f, &q.space), CUVIL_OK);
-      /* The short run: one architecture a problem, in turn. */
-      if (points == 0 && number++ % 2 != a) continue;
-      f->default_config(&q, &config);
-      compile_point(f, &q, &config, *text);
-      if (points == 0 && number % 4 == 0 && random_point(f, &q, &rng, &config))
-        compile_point(f, &q, &config, *text);
-      for (int i = 0; i < points; i++)
-        if (random_point(f, &q, &rng, &config))
-          compile_point(f, &q, &config, *text);
+      if (full())
+        compile_points(f, &q, 12, &rng, *text);
+      else if (number++ % 4 == 3 * a)
+        compile_points(f, &q, number % 8 == 1, &rng, *text);
     }
   }
 }
@@ -173,7 +178,7 @@ static void families_compile(void **state) {
   (void)state;
   for (int i = 0; i < cuvil_family_count(); i++) {
     const struct cuvil_family *f = cuvil_family_at(i);
-    if (!f->library) compile_family(f, full() ? 12 : 0);
+    if (!f->library) compile_family(f);
   }
 }
 
@@ -184,7 +189,7 @@ static void references_compile(void **state) {
     struct cuvil_problem problem = parse(*text);
     struct cuvil_program *program;
     struct cuvil_compile_result result = {0};
-    if (!full() && number++ % 6 != 0) continue;
+    if (!full() && number++ % 12 != 0) continue;
     if (cuvil_reference_program(&problem, cuvil_arch_find("sm_80"), &program) !=
         CUVIL_OK)
       fail_msg("%s: %s", *text, cuvil_last_error());
