@@ -56,11 +56,7 @@ enum cuvil_status cuvil_graph_add_value(struct cuvil_graph *graph,
                                         const int64_t *dims, const void *data,
                                         int *out_value) {
   *out_value = -1;
-  if (rank > CUVIL_GRAPH_MAX_RANK)
-    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                      "%s: value \"%.100s\" has rank %d; at most %d is "
-                      "supported",
-                      graph->path, name, rank, CUVIL_GRAPH_MAX_RANK);
+  CUVIL_CHECK(rank <= CUVIL_GRAPH_MAX_RANK);
   struct cuvil_value *values = grow(graph, graph->values, graph->value_count,
                                     &graph->value_capacity, sizeof *values);
   if (values == NULL) return OUT_OF_MEMORY(graph);

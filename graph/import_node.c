@@ -86,9 +86,11 @@ static enum cuvil_status add_attribute(struct cuvil_import *import, int node,
       out.floats = a->floats;
       break;
     case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR: {
+      char name[61];
+      cuvil_text_clean(out.name, name, sizeof name);
       if (a->t == NULL)
         return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                          "attribute \"%.60s\" has no tensor", out.name);
+                          "attribute \"%s\" has no tensor", name);
       enum cuvil_status status = tensor_attribute(import, a->t, &out.tensor);
       /* A type that is not there may stand where no operator looks. */
       if (status != CU_ERR_MODEL_UNSUPPORTED) CUVIL_TRY(status);
@@ -134,12 +136,14 @@ static enum cuvil_status add_node(struct cuvil_import *import,
                                   struct cuvil_arena *scratch) {
   struct cuvil_graph *graph = import->graph;
   int *inputs, *outputs, at;
+  char name[81];
+  cuvil_text_clean(text(proto->name), name, sizeof name);
   if (graph->node_count >= MAX_NODES || proto->n_input > MAX_EDGES ||
       proto->n_output > MAX_EDGES || proto->n_attribute > MAX_ATTRIBUTES)
     return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                      "%s: node \"%.80s\": more nodes, inputs, outputs or "
+                      "%s: node \"%s\": more nodes, inputs, outputs or "
                       "attributes than any model has",
-                      import->path, text(proto->name));
+                      import->path, name);
   CUVIL_TRY(edges(import, proto->n_input, proto->input, scratch, &inputs));
   CUVIL_TRY(edges(import, proto->n_output, proto->output, scratch, &outputs));
   const char *domain = text(proto->domain);

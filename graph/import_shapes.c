@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/import.h"
+#include "graph/ops.h"
 
 /* One entry at *at, of which *at is moved behind; dims may be NULL. */
 static enum cuvil_status parse_entry(const char **at, const char **name,
@@ -72,12 +73,16 @@ enum cuvil_status cuvil_import_shapes_check(const struct cuvil_graph *graph,
       const char *name = graph->values[graph->inputs[i]].name;
       found = strlen(name) == size && memcmp(name, entry, size) == 0;
     }
-    if (!found)
-      return CUVIL_FAIL(
-          CU_ERR_INVALID_ARGUMENT, "--shapes: %s has no input \"%.*s\"%s%s",
-          graph->path, (int)(size < 80 ? size : 80), entry,
-          graph->input_count > 0 ? "; its first is " : "",
-          graph->input_count > 0 ? graph->values[graph->inputs[0]].name : "");
+    if (found) continue;
+    char first[81] = "";
+    if (graph->input_count > 0)
+      cuvil_text_clean(graph->values[graph->inputs[0]].name, first,
+                       sizeof first);
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "--shapes: %s has no input \"%.*s\"; its first of %d is "
+                      "\"%s\"",
+                      graph->path, (int)(size < 80 ? size : 80), entry,
+                      graph->input_count, first);
   }
   return CUVIL_OK;
 }

@@ -254,9 +254,11 @@ static enum cuvil_status read_pads(const struct cuvil_graph *graph,
                                    const struct cuvil_node *node, int rank,
                                    int64_t *pads /* 2 * rank */) {
   const char *mode = cuvil_node_string(node, "mode", "constant");
+  char shown[41];
+  cuvil_text_clean(mode, shown, sizeof shown);
   if (strcmp(mode, "constant") != 0)
     return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                      "mode \"%.40s\"; only \"constant\" is supported", mode);
+                      "mode \"%s\"; only \"constant\" is supported", shown);
   int64_t given[2 * CUVIL_GRAPH_MAX_RANK];
   int count, axes[CUVIL_GRAPH_MAX_RANK], n_axes = -1;
   CUVIL_TRY(cuvil_op_const_ints(graph, node, 1, given, 2 * CUVIL_GRAPH_MAX_RANK,
