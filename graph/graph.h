@@ -89,6 +89,10 @@ void cuvil_graph_destroy(struct cuvil_graph *graph);
  * that was refused as unsupported; "" otherwise. */
 const char *cuvil_graph_unsupported(void);
 
+/* The operators that are understood, as the Markdown of docs/operators.md. */
+struct cuvil_buf;
+void cuvil_graph_operators(struct cuvil_buf *out);
+
 /* ---- building by hand (tests, random graphs).  Strings are copied; adding
  * may move the `values` and `nodes` arrays, so keep indices, not pointers. */
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_create(struct cuvil_graph **out);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 #define V CUVIL_OP_VIEW
 #define F CUVIL_OP_FOLD
 #define R CUVIL_OP_FLOAT /* a real (floating point) operator */
@@ -162,6 +164,34 @@ const struct cuvil_op *cuvil_op_find(const char *name) {
 const struct cuvil_op *cuvil_op_table(int *out_count) {
   *out_count = (int)(sizeof table / sizeof *table);
   return table;
+}
+
+static void print_attributes(const char *list, struct cuvil_buf *out) {
+  for (const char *at = list; *at != '\0';) {
+    size_t n = strcspn(at, " ");
+    cuvil_buf_printf(out, "%s`%.*s`", at > list ? " " : "", (int)(n - 2), at);
+    at += n + (at[n] == ' ');
+  }
+}
+
+void cuvil_graph_operators(struct cuvil_buf *out) {
+  cuvil_buf_printf(out,
+                   "# ONNX operators\n\n"
+                   "Made from the table in graph/ops.c; a test holds this page "
+                   "against it.\nOpsets up to %d. Any other operator, or an "
+                   "attribute that is not listed, is\nrefused by name before "
+                   "anything is done; `cuvil-compile --check` lists all such\n"
+                   "nodes of a model.\n\n"
+                   "| operator | from opset | attributes | limits |\n"
+                   "|---|---|---|---|\n",
+                   CUVIL_OPSET_NEWEST);
+  int count;
+  const struct cuvil_op *ops = cuvil_op_table(&count);
+  for (int i = 0; i < count; i++) {
+    cuvil_buf_printf(out, "| %s | %d | ", ops[i].name, ops[i].first_opset);
+    print_attributes(ops[i].attributes, out);
+    cuvil_buf_printf(out, " | %s |\n", ops[i].note);
+  }
 }
 
 const struct cuvil_value *cuvil_op_input(const struct cuvil_graph *graph,

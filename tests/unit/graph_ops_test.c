@@ -8,8 +8,10 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "graph/ops.h"
 #include "tests/support/onnx_case.h"
 
@@ -543,6 +545,22 @@ static void table_is_sorted_and_complete(void **state) {
   assert_null(cuvil_op_find("Loop"));
 }
 
+/* docs/operators.md is what the table says.  With CUVIL_UPDATE_DOCS set it is
+ * written instead.  Tests run in the project's root. */
+static void operators_page_is_current(void **state) {
+  (void)state;
+  struct cuvil_buf page = {0}, file = {0};
+  cuvil_graph_operators(&page);
+  if (getenv("CUVIL_UPDATE_DOCS") != NULL)
+    assert_int_equal(
+        cuvil_file_write_atomic("docs/operators.md", page.data, page.size),
+        CUVIL_OK);
+  assert_int_equal(cuvil_file_read("docs/operators.md", &file), CUVIL_OK);
+  assert_string_equal(cuvil_buf_text(&file), cuvil_buf_text(&page));
+  cuvil_buf_free(&page);
+  cuvil_buf_free(&file);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(unary_functions),
@@ -566,6 +584,7 @@ int main(void) {
       cmocka_unit_test(gather_slice_concat_pad),
       cmocka_unit_test(cast_rounds_as_its_type),
       cmocka_unit_test(table_is_sorted_and_complete),
+      cmocka_unit_test(operators_page_is_current),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
