@@ -27,8 +27,9 @@ WARN := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wvla \
 WERROR ?= -Werror
 OPT_release := -O2 -g
 OPT_debug := -O0 -g3
-OPT_asan := -O1 -g -fsanitize=address -fno-omit-frame-pointer
-OPT_ubsan := -O1 -g -fsanitize=undefined -fno-sanitize-recover=undefined
+# The sanitizers' own code makes the compiler see truncations that cannot be.
+OPT_asan := -O1 -g -Wno-format-truncation -fsanitize=address -fno-omit-frame-pointer
+OPT_ubsan := -O1 -g -Wno-format-truncation -fsanitize=undefined -fno-sanitize-recover=undefined
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PKG_LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
@@ -76,6 +77,7 @@ $(GEN)/embedded.c: $(EMBED) tools/embed.sh Makefile
 $(B)/gen/%.o: $(GEN)/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(CC) $(CPPFLAGS) -std=c11 $(OPT_$(MODE)) -w -fPIC \
+	  -fvisibility=hidden \
 	  -MMD -MP -c $< -o $@
 $(B)/gpu/%.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 # Only the importer and the model builder see protobuf.

@@ -101,6 +101,86 @@ CUVIL_API const char *cuvil_status_remedy(enum cuvil_status status);
  * until the next failing call on this thread. */
 CUVIL_API const char *cuvil_last_error(void);
 
+/* ---- context: a GPU of this process, or none */
+struct cuvil_context;
+/* device: ordinal as the driver counts, or -1 for none (compiling only).  The
+ * GPU's primary context is retained and made current on this thread, so that
+ * pointers and streams of other libraries in the process (PyTorch) are valid
+ * here.  CU_ERR_NO_DEVICE, CU_ERR_LIBRARY_NOT_FOUND. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_context_create(
+    int device, struct cuvil_context **out);
+CUVIL_API void cuvil_context_destroy(struct cuvil_context *context);
+
+/* ---- database: what cuvil-tune recorded, for reading */
+struct cuvil_database;
+/* path NULL: $CUVIL_DB, else ${XDG_CACHE_HOME:-~/.cache}/cuvil/cuvil.db.
+ * CU_ERR_DB when there is none, CU_ERR_VERSION_MISMATCH. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_database_open(
+    const char *path, struct cuvil_database **out);
+CUVIL_API void cuvil_database_close(struct cuvil_database *database);
+
+/* ---- compile: an ONNX file to a plan file */
+struct cuvil_compile_options {
+  const char *arch;      /* "sm_90"; NULL: the context's GPU */
+  const char *precision; /* "fp16"; NULL: "model" */
+  const char *fusion;    /* "medium"; NULL: the default of cuvil-tune */
+  const char *shapes;    /* "input:1x3x224x224"; NULL: as the file says */
+  int require_tuned;     /* not 0: CU_ERR_NOT_TUNED where a winner is missing */
+  int jobs;              /* parallel kernel compiles; 0: one a core */
+};
+/* database NULL: untuned defaults everywhere.  options NULL: all defaults.
+ * An existing file at `plan` is replaced only when everything succeeded.
+ * CU_ERR_MODEL_INVALID, CU_ERR_MODEL_UNSUPPORTED, CU_ERR_NOT_TUNED, CU_ERR_IO,
+ * CU_ERR_KERNEL_COMPILE. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_compile(
+    struct cuvil_context *context, struct cuvil_database *database,
+    const char *model, const struct cuvil_compile_options *options,
+    const char *plan);
+
+/* ---- instance: a plan on the context's GPU, ready to run */
+struct cuvil_instance;
+struct cuvil_tensor_info {
+  const char *name;  /* borrowed from the instance */
+  const char *dtype; /* "f32" "f16" "i64" ..; static */
+  int rank;
+  int64_t dims[8]; /* packed, last fastest */
+  uint64_t bytes;
+};
+/* The context must have a GPU and outlive the instance.
+ * CU_ERR_VERSION_MISMATCH: another version, or damaged; CU_ERR_ARCH_MISMATCH;
+ * CU_ERR_DEVICE_MEMORY. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_load(
+    struct cuvil_context *context, const char *plan,
+    struct cuvil_instance **out);
+CUVIL_API void cuvil_instance_unload(struct cuvil_instance *instance);
+CUVIL_API int cuvil_instance_inputs(const struct cuvil_instance *instance);
+CUVIL_API int cuvil_instance_outputs(const struct cuvil_instance *instance);
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_input_info(
+    const struct cuvil_instance *instance, int index,
+    struct cuvil_tensor_info *out);
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_output_info(
+    const struct cuvil_instance *instance, int index,
+    struct cuvil_tensor_info *out);
+/* Uses the caller's device memory (a CUdeviceptr, of `bytes` or more, aligned
+ * to 16) for an input or output: no copy.  The memory stays the caller's and
+ * must live until it is bound anew or the instance is unloaded.  Binding
+ * rebuilds the CUDA graph at the next run: bind once, run often.
+ * CU_ERR_INVALID_TENSOR_LAYOUT for a bad address. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_bind_input(
+    struct cuvil_instance *instance, int index, uint64_t address);
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_bind_output(
+    struct cuvil_instance *instance, int index, uint64_t address);
+/* Where an input or output lives now: the caller's memory, or the instance's
+ * own. */
+CUVIL_API uint64_t
+cuvil_instance_input_address(const struct cuvil_instance *instance, int index);
+CUVIL_API uint64_t
+cuvil_instance_output_address(const struct cuvil_instance *instance, int index);
+/* Enqueues one run on the caller's CUstream (NULL: the default stream) and
+ * returns; allocates nothing unless something was bound since the last run. */
+CUVIL_API CUVIL_MUST_USE enum cuvil_status cuvil_instance_run(
+    struct cuvil_instance *instance, void *cu_stream);
+
 #ifdef __cplusplus
 }
 #endif
