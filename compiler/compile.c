@@ -96,6 +96,24 @@ static enum cuvil_status choose_all(struct compile *c) {
 
 /* ---- steps */
 
+/* A library's call is tied to the library it was chosen with; our own kernels
+ * stand by for another one. */
+static enum cuvil_status add_fallback(const struct compile *c,
+                                      const struct cuvil_choice *choice,
+                                      struct cuvil_plan_step *step) {
+  const char *library = choice->family->library;
+  const struct cuvil_env *env = c->options->env;
+  if (!library) return CUVIL_OK;
+  bool cudnn = strcmp(library, "cudnn") == 0;
+  step->library_version = copy_text(cudnn ? env->cudnn : env->cublaslt);
+  if (!step->library_version)
+    return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "plan steps");
+  struct cuvil_choice own = *choice;
+  CUVIL_TRY(cuvil_family_fallback(&own.problem, c->options->arch, &own.family,
+                                  &own.config));
+  return cuvil_choice_emit(c->options, &own, &step->fallback);
+}
+
 static enum cuvil_status fill_step(struct compile *c, int task,
                                    struct cuvil_plan_step *step) {
   const struct cuvil_choice *choice = &c->choices[c->set.task_problem[task]];
@@ -109,7 +127,7 @@ static enum cuvil_status fill_step(struct compile *c, int task,
   if (!step->label || !step->problem || !step->family || !step->config ||
       !step->origin)
     return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "plan steps");
-  return CUVIL_OK;
+  return add_fallback(c, choice, step);
 }
 
 static enum cuvil_status make_steps(struct compile *c) {
@@ -125,13 +143,16 @@ static enum cuvil_status make_steps(struct compile *c) {
 
 static enum cuvil_status compile_steps(struct compile *c) {
   struct cuvil_plan *plan = c->plan;
+  int count = 0;
   struct cuvil_program **programs =
-      calloc((size_t)plan->step_count + 1, sizeof(*programs));
+      calloc(2 * (size_t)plan->step_count + 1, sizeof(*programs));
   if (!programs) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "plan steps");
-  for (int s = 0; s < plan->step_count; ++s)
-    programs[s] = plan->steps[s].program;
+  for (int s = 0; s < plan->step_count; ++s) {
+    programs[count++] = plan->steps[s].program;
+    if (plan->steps[s].fallback) programs[count++] = plan->steps[s].fallback;
+  }
   enum cuvil_status status =
-      cuvil_compile_programs(programs, plan->step_count, c->options, c->report);
+      cuvil_compile_programs(programs, count, c->options, c->report);
   free(programs);
   return status;
 }

@@ -109,14 +109,27 @@ static void stretch(struct cuvil_interval *interval, int step) {
   if (interval->bytes == 0 || step > interval->last) interval->last = step;
 }
 
+/* Workspaces of one program, which live for its step. */
+static void collect_workspace(struct placing *p, int step,
+                              const struct cuvil_program *program, int *next) {
+  uint64_t zeroed = 0;
+  for (int b = 0; program && b < program->buffer_count; ++b) {
+    const struct cuvil_program_buffer *buffer = &program->buffers[b];
+    if (buffer->role == CUVIL_BUFFER_ZEROED)
+      zeroed += align_up(buffer->bytes);
+    else if (buffer->role == CUVIL_BUFFER_WORKSPACE)
+      p->intervals[(*next)++] =
+          (struct cuvil_interval){step, step, buffer->bytes, 0};
+  }
+  if (zeroed > p->plan->zeroed_bytes) p->plan->zeroed_bytes = zeroed;
+}
+
 /* Lifetimes of tensors by their use, workspaces of one step. */
 static enum cuvil_status collect(struct placing *p) {
   const struct cuvil_fused *fused = p->fused;
   struct cuvil_plan *plan = p->plan;
   int next = fused->tensor_count;
   for (int s = 0; s < plan->step_count; ++s) {
-    const struct cuvil_program *program = plan->steps[s].program;
-    uint64_t zeroed = 0;
     /* By task, not by buffer: an operand that a program reads through another
      * buffer still has to live. */
     for (int o = 0; o < fused->tasks[s].problem.operand_count; ++o) {
@@ -131,14 +144,8 @@ static enum cuvil_status collect(struct placing *p) {
         plan->weights_bytes += align_up(tensor->bytes);
       }
     }
-    for (int b = 0; b < program->buffer_count; ++b) {
-      const struct cuvil_program_buffer *buffer = &program->buffers[b];
-      if (buffer->role == CUVIL_BUFFER_ZEROED)
-        zeroed += align_up(buffer->bytes);
-      else if (buffer->role == CUVIL_BUFFER_WORKSPACE)
-        p->intervals[next++] = (struct cuvil_interval){s, s, buffer->bytes, 0};
-    }
-    if (zeroed > plan->zeroed_bytes) plan->zeroed_bytes = zeroed;
+    collect_workspace(p, s, plan->steps[s].program, &next);
+    collect_workspace(p, s, plan->steps[s].fallback, &next);
   }
   p->interval_count = next;
   return CUVIL_OK;
@@ -169,28 +176,39 @@ static enum cuvil_status bind_operand(struct placing *p, int step,
   return CUVIL_OK;
 }
 
+static enum cuvil_status bind_program(struct placing *p, int step,
+                                      const struct cuvil_program *program,
+                                      int *next,
+                                      struct cuvil_binding **out_bindings) {
+  uint64_t zeroed = 0;
+  struct cuvil_binding *bindings =
+      calloc((size_t)program->buffer_count + 1, sizeof(*bindings));
+  if (!bindings) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "bindings");
+  *out_bindings = bindings;
+  for (int b = 0; b < program->buffer_count; ++b) {
+    const struct cuvil_program_buffer *buffer = &program->buffers[b];
+    if (buffer->role == CUVIL_BUFFER_OPERAND) {
+      CUVIL_TRY(bind_operand(p, step, buffer, &bindings[b]));
+    } else if (buffer->role == CUVIL_BUFFER_ZEROED) {
+      bindings[b] = (struct cuvil_binding){CUVIL_PLACE_ZEROED, 0, zeroed};
+      zeroed += align_up(buffer->bytes);
+    } else {
+      bindings[b] = (struct cuvil_binding){CUVIL_PLACE_ARENA, 0,
+                                           p->intervals[(*next)++].offset};
+    }
+  }
+  return CUVIL_OK;
+}
+
 static enum cuvil_status bind_steps(struct placing *p) {
   struct cuvil_plan *plan = p->plan;
   int next = p->fused->tensor_count;
   for (int s = 0; s < plan->step_count; ++s) {
     struct cuvil_plan_step *step = &plan->steps[s];
-    uint64_t zeroed = 0;
-    step->bindings = calloc((size_t)step->program->buffer_count + 1,
-                            sizeof(*step->bindings));
-    if (!step->bindings) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "bindings");
-    for (int b = 0; b < step->program->buffer_count; ++b) {
-      const struct cuvil_program_buffer *buffer = &step->program->buffers[b];
-      struct cuvil_binding *binding = &step->bindings[b];
-      if (buffer->role == CUVIL_BUFFER_OPERAND) {
-        CUVIL_TRY(bind_operand(p, s, buffer, binding));
-      } else if (buffer->role == CUVIL_BUFFER_ZEROED) {
-        *binding = (struct cuvil_binding){CUVIL_PLACE_ZEROED, 0, zeroed};
-        zeroed += align_up(buffer->bytes);
-      } else {
-        *binding = (struct cuvil_binding){CUVIL_PLACE_ARENA, 0,
-                                          p->intervals[next++].offset};
-      }
-    }
+    CUVIL_TRY(bind_program(p, s, step->program, &next, &step->bindings));
+    if (step->fallback)
+      CUVIL_TRY(
+          bind_program(p, s, step->fallback, &next, &step->fallback_bindings));
   }
   return CUVIL_OK;
 }
@@ -213,8 +231,10 @@ enum cuvil_status cuvil_place(const struct cuvil_fused *fused,
   struct placing p = {.fused = fused, .plan = plan};
   enum cuvil_status status = CUVIL_OK;
   int most = fused->tensor_count;
-  for (int s = 0; s < plan->step_count; ++s)
+  for (int s = 0; s < plan->step_count; ++s) {
     most += plan->steps[s].program->buffer_count;
+    if (plan->steps[s].fallback) most += plan->steps[s].fallback->buffer_count;
+  }
   p.intervals = calloc((size_t)most + 1, sizeof(*p.intervals));
   p.weight_offsets =
       malloc(((size_t)fused->tensor_count + 1) * sizeof(uint64_t));
