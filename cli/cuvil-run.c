@@ -315,6 +315,11 @@ static enum cuvil_status import_for_plan(struct job *job) {
   if (status == CUVIL_OK)
     status = cuvil_graph_import(job->args->model, &import, &job->graph);
   cuvil_buf_free(&shapes);
+  if (status == CU_ERR_INVALID_ARGUMENT)
+    return CUVIL_FAIL(CU_ERR_INVALID_TENSOR_LAYOUT,
+                      "the plan's inputs do not fit %s: it was compiled from "
+                      "another model (%s)",
+                      job->args->model, cuvil_last_error());
   CUVIL_TRY(status);
   return cuvil_run_io_same(&job->io, job->graph);
 }
