@@ -144,6 +144,21 @@ static enum cuvil_status fold_node(struct cuvil_graph *graph,
   return CUVIL_OK;
 }
 
+/* Host tensors hold fp32: good enough for a constant that is on its way to a
+ * Cast, not for data. */
+static bool touches_double(const struct cuvil_graph *graph,
+                           const struct cuvil_node *node) {
+  for (int i = 0; i < node->input_count; i++)
+    if (node->inputs[i] >= 0 &&
+        graph->values[node->inputs[i]].dtype == CUVIL_F64)
+      return true;
+  for (int i = 0; i < node->output_count; i++)
+    if (node->outputs[i] >= 0 &&
+        graph->values[node->outputs[i]].dtype == CUVIL_F64)
+      return true;
+  return false;
+}
+
 enum cuvil_status cuvil_graph_infer(struct cuvil_graph *graph,
                                     struct cuvil_refusals *refusals) {
   int64_t folded = 0;
@@ -163,6 +178,9 @@ enum cuvil_status cuvil_graph_infer(struct cuvil_graph *graph,
     CUVIL_TRY(cuvil_node_context(graph, node, status));
     CUVIL_TRY(
         cuvil_node_context(graph, node, fold_node(graph, node, op, &folded)));
+    if (!node->removed && touches_double(graph, node))
+      CUVIL_TRY(cuvil_refuse(graph, refusals, node,
+                             "it computes in double precision"));
   }
   cuvil_graph_relink(graph);
   return CUVIL_OK;

@@ -439,6 +439,28 @@ static void unsupported_nodes_are_all_listed(void **state) {
   onnx_end(&c);
 }
 
+/* Doubles may stand in constants; data in double is refused. */
+static void doubles(void **state) {
+  (void)state;
+  struct onnx_case c;
+  onnx_begin(&c, 13);
+  onnx_input(&c, "x", 1, DIMS(1));
+  cuvil_builder_initializer(c.b, "w", CUVIL_F64, 0, NULL, VALUES(0.1));
+  cuvil_builder_node(c.b, "Cast", "cast", "w", "w32");
+  cuvil_builder_int(c.b, "to", 1);
+  cuvil_builder_node(c.b, "Mul", "m", "x,w32", "y");
+  onnx_output(&c, "y");
+  onnx_load(&c);
+  onnx_expect_of(&c, FLOATS(3), 1, DIMS(1), VALUES(3 * (double)0.1f));
+  onnx_end(&c);
+  onnx_begin(&c, 13);
+  cuvil_builder_input(c.b, "x", CUVIL_F64, 1, DIMS(1));
+  cuvil_builder_node(c.b, "Relu", "r", "x", "y");
+  cuvil_builder_output(c.b, "y", CUVIL_F64, -1, NULL);
+  onnx_refused(&c, CU_ERR_MODEL_UNSUPPORTED, "Relu (r): it computes in double");
+  onnx_end(&c);
+}
+
 /* ---- whole networks */
 static double norm(const float *x, const float *y, size_t count) {
   double sum = 0;
@@ -503,6 +525,7 @@ int main(void) {
       cmocka_unit_test(initializer_as_output),
       cmocka_unit_test(unsorted_nodes_and_equal_names),
       cmocka_unit_test(unsupported_nodes_are_all_listed),
+      cmocka_unit_test(doubles),
       cmocka_unit_test(residual_network),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
