@@ -1,8 +1,9 @@
-/* mma.c - the tensor-core families without their text: which problems they do,
- * what a point of their space costs, and which point an untuned compile gets.
+/* mma.c - the matrix-product families without their text: which problems they
+ * do, what a point of their space costs, and which point an untuned compile
+ * gets.
  *
- * A convolution is looked at as the matrix product that it is, so that
- * everything but the loader of A is said once.  The prediction is a walk
+ * Tensor cores and plain fp32 (simt) differ in what a warp's tile is made of,
+ * in rates and in registers; all else is said once.  The prediction is a walk
  * through one block's life in cycles; it orders candidates, and the default
  * configuration is simply the point of a small grid that it likes best.
  */
@@ -14,124 +15,6 @@ const char *const cuvil_mma_param_names[CUVIL_MMA_PARAMS] = {
     "tile_m", "tile_n",  "tile_k", "warps_m", "warps_n", "slice_k",
     "stages", "split_k", "reduce", "order",   "pdl",     "ahead"};
 
-/* ---- views */
-enum { INDEX_LIMIT = 1 << 30 }; /* device indices are 32-bit */
-
-static int vector_bytes(int64_t elements, int size, int so_far) {
-  int64_t bytes = (int64_t)cuvil_divisibility(elements) * size;
-  return bytes < so_far ? (int)bytes : so_far;
-}
-
-static bool has_limits(const struct cuvil_operand *o) {
-  for (int i = 0; i < o->rank; i++)
-    if (o->limit[i]) return true;
-  return false;
-}
-
-/* A matrix over dims (row, column), either one fastest. */
-static bool view_matrix(const struct cuvil_operand *o, int row, int column,
-                        bool *out_transposed, int64_t *out_pitch) {
-  if (o->rank != 2 || has_limits(o) || o->strides[1] != 1) return false;
-  *out_transposed = o->dims[0] == column && o->dims[1] == row;
-  if (!*out_transposed && (o->dims[0] != row || o->dims[1] != column))
-    return false;
-  *out_pitch = o->strides[0];
-  return *out_pitch < INDEX_LIMIT;
-}
-
-bool cuvil_mma_view_gemm(const struct cuvil_problem *problem,
-                         struct cuvil_mma_view *out) {
-  const struct cuvil_operand *a = &problem->operands[CUVIL_GEMM_A];
-  const struct cuvil_operand *b = &problem->operands[CUVIL_GEMM_B];
-  const struct cuvil_operand *c = &problem->operands[problem->output];
-  int m = cuvil_problem_find_dim(problem, "m");
-  int n = cuvil_problem_find_dim(problem, "n");
-  int k = cuvil_problem_find_dim(problem, "k");
-  bool c_transposed;
-  *out = (struct cuvil_mma_view){.m = problem->dims[m].extent,
-                                 .n = problem->dims[n].extent,
-                                 .k = problem->dims[k].extent};
-  if (!view_matrix(a, m, k, &out->a_transposed, &out->pitch_a) ||
-      !view_matrix(b, n, k, &out->b_transposed, &out->pitch_b) ||
-      !view_matrix(c, m, n, &c_transposed, &out->pitch) || c_transposed)
-    return false;
-  if (a->dtype != b->dtype) return false;
-  out->element = a->dtype;
-  out->size = (int)cuvil_dtype_size(a->dtype);
-  out->a_vector = vector_bytes(out->pitch_a, out->size, 16);
-  out->a_vector = vector_bytes(out->a_transposed ? out->m : out->k, out->size,
-                               out->a_vector);
-  out->b_vector = vector_bytes(out->pitch_b, out->size, 16);
-  out->b_vector = vector_bytes(out->b_transposed ? out->n : out->k, out->size,
-                               out->b_vector);
-  out->b_constant = b->weight;
-  return true;
-}
-
-static bool has_order(const struct cuvil_problem *problem,
-                      const struct cuvil_operand *o, const char *order) {
-  if (o->rank != 4 || o->strided || has_limits(o)) return false;
-  for (int i = 0; i < 4; i++) {
-    char name[2] = {order[i], 0};
-    if (o->dims[i] != cuvil_problem_find_dim(problem, name)) return false;
-  }
-  return true;
-}
-
-bool cuvil_mma_view_conv(const struct cuvil_problem *problem,
-                         struct cuvil_mma_view *out) {
-  const struct cuvil_operand *x = &problem->operands[CUVIL_CONV_X];
-  const struct cuvil_operand *w = &problem->operands[CUVIL_CONV_W];
-  const struct cuvil_operand *y = &problem->operands[problem->output];
-  int64_t c = cuvil_problem_extent(problem, "c");
-  int64_t r = cuvil_problem_extent(problem, "r");
-  int64_t s = cuvil_problem_extent(problem, "s");
-  if (problem->group != 1 || x->dtype != w->dtype ||
-      !has_order(problem, x, "nhwc") || !has_order(problem, w, "krsc") ||
-      !has_order(problem, y, "npqk"))
-    return false;
-  *out = (struct cuvil_mma_view){
-      .m = cuvil_problem_extent(problem, "n") *
-           cuvil_problem_extent(problem, "p") *
-           cuvil_problem_extent(problem, "q"),
-      .n = cuvil_problem_extent(problem, "k"),
-      .k = r * s * c,
-      .element = x->dtype,
-      .size = (int)cuvil_dtype_size(x->dtype),
-      .b_constant = w->weight,
-      .conv = true,
-  };
-  out->plain = r == 1 && s == 1 && problem->pad[0] == 0 &&
-               problem->pad[1] == 0 && problem->pad[2] == 0 &&
-               problem->pad[3] == 0;
-  out->a_vector = vector_bytes(c, out->size, 16);
-  out->b_vector = vector_bytes(out->k, out->size, 16);
-  out->pitch = out->n;
-  out->pitch_a = c;
-  out->pitch_b = out->k;
-  return cuvil_problem_extent(problem, "h") *
-             cuvil_problem_extent(problem, "w") * c <
-         INDEX_LIMIT;
-}
-
-bool cuvil_mma_view(const struct cuvil_problem *problem,
-                    struct cuvil_mma_view *out) {
-  bool seen =
-      problem->kind == CUVIL_KIND_GEMM   ? cuvil_mma_view_gemm(problem, out)
-      : problem->kind == CUVIL_KIND_CONV ? cuvil_mma_view_conv(problem, out)
-                                         : false;
-  if (!seen || out->m >= INDEX_LIMIT || out->n >= INDEX_LIMIT ||
-      out->k >= INDEX_LIMIT || out->m < 1 || out->n < 1 || out->k < 1)
-    return false;
-  for (int i = 0; i < problem->operand_count; i++)
-    if (cuvil_operand_elements(problem, i) >= INDEX_LIMIT) return false;
-  const struct cuvil_operand *y = &problem->operands[problem->output];
-  out->out_vector =
-      cuvil_divisibility(out->n) >= 8 && cuvil_divisibility(out->pitch) >= 8;
-  return y->dtype == CUVIL_F16 || y->dtype == CUVIL_BF16 ||
-         y->dtype == CUVIL_F32;
-}
-
 bool cuvil_mma_applicable(const struct cuvil_problem *problem,
                           const struct cuvil_arch *arch) {
   struct cuvil_mma_view view;
@@ -142,13 +25,21 @@ bool cuvil_mma_applicable(const struct cuvil_problem *problem,
          !view.b_transposed;
 }
 
+bool cuvil_simt_applicable(const struct cuvil_problem *problem,
+                           const struct cuvil_arch *arch) {
+  struct cuvil_mma_view view;
+  if (arch->cc < 80 || !cuvil_mma_view(problem, &view)) return false;
+  return view.element == CUVIL_F16 || view.element == CUVIL_BF16 ||
+         view.element == CUVIL_F32;
+}
+
 /* ---- what a point is */
 struct point {
   int tile_m, tile_n, tile_k, warps_m, warps_n, slice_k, stages, split, order;
-  bool cluster, pdl, ahead;
+  bool cluster, pdl, ahead, simt;
 };
 
-static struct point point_of(const struct cuvil_config *config) {
+static struct point point_of(const struct cuvil_config *config, bool simt) {
   const int64_t *v = config->value;
   return (struct point){
       .tile_m = (int)v[CUVIL_MMA_TILE_M],
@@ -163,6 +54,7 @@ static struct point point_of(const struct cuvil_config *config) {
       .cluster = v[CUVIL_MMA_REDUCE] != 0,
       .pdl = v[CUVIL_MMA_PDL] != 0,
       .ahead = v[CUVIL_MMA_AHEAD] != 0,
+      .simt = simt,
   };
 }
 
@@ -198,21 +90,40 @@ static bool panels_can(const struct cuvil_mma_view *v, const struct point *p,
                   threads);
 }
 
+/* Registers of one step's operands. */
+static int fragment_registers(const struct point *p) {
+  int rows = p->tile_m / p->warps_m, columns = p->tile_n / p->warps_n;
+  return p->simt ? rows / 2 + columns : rows / 4 + columns / 4;
+}
+
 /* Registers as they come out, within about ten: sums, fragments, what the
  * loaders keep for each row, and addresses. */
 static int usual_registers(const struct cuvil_mma_view *v,
                            const struct point *p, int sums, int threads) {
-  int fragments = p->tile_m / p->warps_m / 4 + p->tile_n / p->warps_n / 4;
+  int fragments = fragment_registers(p);
   int rows = p->tile_m * p->tile_k * v->size / v->a_vector / threads;
   int loader = !v->conv ? 8 : v->plain ? rows : 3 * rows;
   int all = sums + fragments + loader + 20 + (p->ahead ? fragments + 20 : 0);
   return smaller(255, larger(all, 40));
 }
 
-bool cuvil_mma_derive(const struct cuvil_query *query,
-                      const struct cuvil_config *config,
-                      struct cuvil_derived *out) {
-  struct point p = point_of(config);
+/* A warp's part is whole fragments: 16 by 16, or (simt) 8 by 4 lanes that own
+ * four or eight rows and columns each. */
+static bool warps_divide(const struct point *p, int size) {
+  int rows = p->tile_m / p->warps_m, columns = p->tile_n / p->warps_n;
+  if (rows * p->warps_m != p->tile_m || columns * p->warps_n != p->tile_n)
+    return false;
+  if (!p->simt)
+    return rows % 16 == 0 && columns % 16 == 0 && rows * columns <= 4096 &&
+           p->tile_k * size >= 32 * p->slice_k;
+  return (rows == 32 || rows == 64) && (columns == 16 || columns == 32) &&
+         p->tile_k >= 4 * p->slice_k;
+}
+
+static bool derive(const struct cuvil_query *query,
+                   const struct cuvil_config *config, bool simt,
+                   struct cuvil_derived *out) {
+  struct point p = point_of(config, simt);
   *out = (struct cuvil_derived){.cluster = p.cluster ? p.split : 1};
   struct cuvil_mma_view v;
   if (!cuvil_mma_view(query->problem, &v)) return false;
@@ -227,13 +138,11 @@ bool cuvil_mma_derive(const struct cuvil_query *query,
   if (p.split > 1 && !p.cluster)
     out->workspace_bytes =
         (uint64_t)out->blocks * p.tile_m * p.tile_n * 4 + (uint64_t)tiles * 4;
-  if (p.tile_m % (16 * p.warps_m) || p.tile_n % (16 * p.warps_n) ||
-      p.tile_k * v.size < 32 * p.slice_k || sums > 128 ||
-      p.split > tiles_of(v.k, p.tile_k))
+  if (!warps_divide(&p, v.size) || p.split > tiles_of(v.k, p.tile_k))
     return false;
-  int registers = usual_registers(&v, &p, sums, out->threads);
-  int resident = cuvil_arch_blocks_per_sm(query->arch, out->threads, registers,
-                                          out->shared_bytes);
+  int resident = cuvil_arch_blocks_per_sm(
+      query->arch, out->threads, usual_registers(&v, &p, sums, out->threads),
+      out->shared_bytes);
   if (resident < 1) return false;
   out->waves = (double)out->blocks / ((double)query->arch->sms * resident);
   if (p.cluster && (p.split < 2 || p.split > query->arch->max_cluster))
@@ -241,6 +150,18 @@ bool cuvil_mma_derive(const struct cuvil_query *query,
   if (p.pdl && query->arch->cc < 90) return false;
   if (p.order == 0 && tiles_of(v.n, p.tile_n) > 65535) return false;
   return panels_can(&v, &p, out->threads);
+}
+
+bool cuvil_mma_derive(const struct cuvil_query *query,
+                      const struct cuvil_config *config,
+                      struct cuvil_derived *out) {
+  return derive(query, config, false, out);
+}
+
+bool cuvil_simt_derive(const struct cuvil_query *query,
+                       const struct cuvil_config *config,
+                       struct cuvil_derived *out) {
+  return derive(query, config, true, out);
 }
 
 /* ---- the prediction: cycles of an SM that runs `resident` blocks at once */
@@ -259,8 +180,9 @@ enum {
 
 /* Largest rate of mma.sync, multiply-adds counted as two: Hopper's wgmma path
  * is not open to it. */
-static double flops_per_cycle(const struct cuvil_arch *arch,
+static double flops_per_cycle(const struct cuvil_arch *arch, bool simt,
                               enum cuvil_dtype element) {
+  if (simt) return arch->flops_f32 * 0.7 / arch->sms / CLOCK;
   double rate = element == CUVIL_F32 ? arch->flops_tf32 : arch->flops_f16;
   if (arch->cc >= 90) rate *= 0.64;
   return rate / arch->sms / CLOCK;
@@ -272,25 +194,29 @@ static double turn_cycles(const struct cuvil_mma_view *v, const struct point *p,
   double k_bytes = (double)p->tile_k * v->size;
   double fill = warps >= 8 ? 1 : warps / 8;
   double multiply = 2.0 * p->tile_m * p->tile_n * p->tile_k /
-                    flops_per_cycle(arch, v->element) / fill;
+                    flops_per_cycle(arch, p->simt, v->element) / fill;
   double stage = (p->tile_m + p->tile_n) * k_bytes;
   double reads = (p->warps_n * p->tile_m + p->warps_m * p->tile_n) * k_bytes;
+  if (p->simt) /* every read of a warp takes four cycles, shared or not */
+    reads = p->warps_m * p->warps_n * fragment_registers(p) / 4.0 * p->tile_k *
+            SHARED_BYTES;
   double shared = (reads + stage) / SHARED_BYTES;
   double narrow = 16.0 / smaller(v->a_vector, v->b_vector);
   double far = stage / L2_BYTES * (narrow > 1 ? narrow : 1);
   double busy = fmax(multiply, fmax(shared, far)) * resident;
   double wait = fmax((double)L2_LATENCY / (p->stages - 1),
-                     p->tile_k * v->size / 32.0 / p->slice_k * STEP_LATENCY);
+                     p->tile_k * (p->simt ? 0.25 : v->size / 32.0) /
+                         p->slice_k * STEP_LATENCY);
   return fmax(busy, wait) + 0.2 * fmin(busy, wait) + BARRIER;
 }
 
-double cuvil_mma_predict(const struct cuvil_query *query,
-                         const struct cuvil_config *config,
-                         const struct cuvil_derived *derived) {
+static double predict(const struct cuvil_query *query,
+                      const struct cuvil_config *config, bool simt,
+                      const struct cuvil_derived *derived) {
   struct cuvil_mma_view v;
   if (!cuvil_mma_view(query->problem, &v)) return INFINITY;
   const struct cuvil_arch *arch = query->arch;
-  struct point p = point_of(config);
+  struct point p = point_of(config, simt);
   double per_sm =
       derived->waves > 0 ? derived->blocks / (derived->waves * arch->sms) : 1;
   int64_t share = tiles_of(derived->blocks, arch->sms);
@@ -315,62 +241,96 @@ double cuvil_mma_predict(const struct cuvil_query *query,
                                   arch->memory_bytes_per_second);
 }
 
+double cuvil_mma_predict(const struct cuvil_query *query,
+                         const struct cuvil_config *config,
+                         const struct cuvil_derived *derived) {
+  return predict(query, config, false, derived);
+}
+
+double cuvil_simt_predict(const struct cuvil_query *query,
+                          const struct cuvil_config *config,
+                          const struct cuvil_derived *derived) {
+  return predict(query, config, true, derived);
+}
+
 /* ---- the default: what the prediction likes best on a coarse grid */
+struct best {
+  double seconds;
+  struct cuvil_config config;
+};
+
 static void consider(const struct cuvil_query *query,
-                     const struct cuvil_config *config, double *best,
-                     struct cuvil_config *out) {
+                     struct cuvil_config config, bool simt, struct best *best) {
+  int64_t *v = config.value;
   struct cuvil_derived derived;
-  if (!cuvil_mma_derive(query, config, &derived)) return;
-  double seconds = cuvil_mma_predict(query, config, &derived);
-  if (seconds >= *best) return;
-  *best = seconds;
-  *out = *config;
+  v[CUVIL_MMA_ORDER] = 0;
+  if (!derive(query, &config, simt, &derived)) return;
+  if (derived.blocks > 2 * query->arch->sms * v[CUVIL_MMA_SPLIT_K])
+    v[CUVIL_MMA_ORDER] = 8; /* bands when not all blocks are resident */
+  double seconds = predict(query, &config, simt, &derived);
+  if (seconds >= best->seconds) return;
+  *best = (struct best){seconds, config};
 }
 
 static void consider_splits(const struct cuvil_query *query, int64_t k,
-                            struct cuvil_config config, double *best,
-                            struct cuvil_config *out) {
+                            struct cuvil_config config, bool simt,
+                            struct best *best) {
   static const int splits[] = {1, 2, 4, 8};
   int64_t *v = config.value;
   for (int i = 0; i < 4; i++) {
-    int64_t part = tiles_of(k, v[CUVIL_MMA_TILE_K]) / splits[i];
+    int64_t part = tiles_of(k, (int)v[CUVIL_MMA_TILE_K]) / splits[i];
+    if (part < (splits[i] > 1 ? 2 : 1)) continue;
     if (v[CUVIL_MMA_STAGES] > 2 && v[CUVIL_MMA_STAGES] > part + 1) continue;
     v[CUVIL_MMA_SPLIT_K] = splits[i];
     v[CUVIL_MMA_REDUCE] = splits[i] > 1 && query->arch->max_cluster >= 8;
-    v[CUVIL_MMA_ORDER] = 0;
-    struct cuvil_derived derived;
-    if (cuvil_mma_derive(query, &config, &derived) &&
-        derived.blocks > 2 * query->arch->sms * splits[i])
-      v[CUVIL_MMA_ORDER] = 8; /* walks in bands when not all are resident */
-    consider(query, &config, best, out);
+    consider(query, config, simt, best);
   }
+}
+
+struct coarse {
+  int tile_m, tile_n, warps_m, warps_n, slice_k, ahead;
+};
+
+static void choose(const struct cuvil_query *query, const struct coarse *grid,
+                   int count, bool simt, struct cuvil_config *out) {
+  struct cuvil_mma_view view;
+  *out = (struct cuvil_config){{0}};
+  if (!cuvil_mma_view(query->problem, &view)) return; /* not asked for these */
+  struct best best = {.seconds = INFINITY};
+  int shortest = simt ? 16 : 32;
+  for (int t = 0; t < count; t++)
+    for (int tile_k = shortest; tile_k <= 2 * shortest; tile_k *= 2)
+      for (int stages = 2; stages <= 4; stages++) {
+        struct cuvil_config config = {{0}};
+        int64_t *v = config.value;
+        if (simt && grid[t].slice_k > 1 && tile_k == shortest) continue;
+        v[CUVIL_MMA_TILE_M] = grid[t].tile_m;
+        v[CUVIL_MMA_TILE_N] = grid[t].tile_n;
+        v[CUVIL_MMA_WARPS_M] = grid[t].warps_m;
+        v[CUVIL_MMA_WARPS_N] = grid[t].warps_n;
+        v[CUVIL_MMA_SLICE_K] = grid[t].slice_k;
+        v[CUVIL_MMA_AHEAD] = grid[t].ahead;
+        v[CUVIL_MMA_TILE_K] = tile_k;
+        v[CUVIL_MMA_STAGES] = stages;
+        v[CUVIL_MMA_PDL] = query->arch->cc >= 90;
+        consider_splits(query, view.k, config, simt, &best);
+      }
+  *out = best.config;
 }
 
 void cuvil_mma_default(const struct cuvil_query *query,
                        struct cuvil_config *out) {
-  static const int tiles[][5] = {/* tile_m, tile_n, warps_m, warps_n, slice_k */
-                                 {16, 32, 1, 1, 4},  {32, 32, 1, 2, 2},
-                                 {32, 64, 1, 2, 2},  {64, 32, 2, 1, 2},
-                                 {64, 64, 2, 2, 1},  {128, 64, 4, 2, 1},
-                                 {64, 128, 2, 4, 1}, {128, 128, 4, 2, 1}};
-  struct cuvil_mma_view view;
-  *out = (struct cuvil_config){{0}}; /* every parameter is set below */
-  if (!cuvil_mma_view(query->problem, &view)) return; /* not asked for these */
-  double best = INFINITY;
-  for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++)
-    for (int tile_k = 32; tile_k <= 64; tile_k *= 2)
-      for (int stages = 2; stages <= 4; stages++) {
-        struct cuvil_config config = *out;
-        int64_t *v = config.value;
-        v[CUVIL_MMA_TILE_M] = tiles[t][0];
-        v[CUVIL_MMA_TILE_N] = tiles[t][1];
-        v[CUVIL_MMA_WARPS_M] = tiles[t][2];
-        v[CUVIL_MMA_WARPS_N] = tiles[t][3];
-        v[CUVIL_MMA_TILE_K] = tile_k;
-        v[CUVIL_MMA_STAGES] = stages;
-        v[CUVIL_MMA_SLICE_K] = tiles[t][4];
-        v[CUVIL_MMA_AHEAD] = tiles[t][0] * tiles[t][1] <= 4096;
-        v[CUVIL_MMA_PDL] = query->arch->cc >= 90;
-        consider_splits(query, view.k, config, &best, out);
-      }
+  static const struct coarse grid[] = {
+      {16, 32, 1, 1, 4, 1},  {32, 32, 1, 2, 2, 1},  {32, 64, 1, 2, 2, 1},
+      {64, 32, 2, 1, 2, 1},  {64, 64, 2, 2, 1, 1},  {128, 64, 4, 2, 1, 0},
+      {64, 128, 2, 4, 1, 0}, {128, 128, 4, 2, 1, 0}};
+  choose(query, grid, sizeof grid / sizeof *grid, false, out);
+}
+
+void cuvil_simt_default(const struct cuvil_query *query,
+                        struct cuvil_config *out) {
+  static const struct coarse grid[] = {
+      {32, 32, 1, 2, 4, 1}, {64, 32, 2, 2, 2, 1},  {64, 64, 2, 4, 1, 1},
+      {64, 64, 1, 2, 2, 0}, {128, 64, 2, 2, 1, 0}, {128, 128, 2, 4, 1, 0}};
+  choose(query, grid, sizeof grid / sizeof *grid, true, out);
 }

@@ -1,7 +1,8 @@
-/* mma.h - what gemm_mma and conv_mma share on the host: a problem seen as a
- * matrix product, a point of their space, its cost, and the emitted program.
+/* mma.h - what gemm_mma, conv_mma, gemm_simt and conv_simt share on the host:
+ * a problem seen as a matrix product, a point of their space, its cost, and
+ * the emitted program.
  *
- * Both families' spaces have the same parameters in the same order (enum
+ * The families' spaces have the same parameters in the same order (enum
  * cuvil_mma_param); a unit test holds the space files against it.
  */
 #ifndef CUVIL_KERNELS_COMMON_MMA_H_
@@ -26,7 +27,8 @@ enum cuvil_mma_param {
 };
 extern const char *const cuvil_mma_param_names[CUVIL_MMA_PARAMS];
 
-/* The product: C[m,n] = A[m,k] B[k,n]; for a convolution m counts output
+/* ---- mma_view.c
+ * The product: C[m,n] = A[m,k] B[k,n]; for a convolution m counts output
  * places, n output channels, k taps times channels. */
 struct cuvil_mma_view {
   int64_t m, n, k;
@@ -45,11 +47,12 @@ bool cuvil_mma_view_gemm(const struct cuvil_problem *problem,
                          struct cuvil_mma_view *out);
 bool cuvil_mma_view_conv(const struct cuvil_problem *problem,
                          struct cuvil_mma_view *out);
-/* The one of the problem's kind, with what tensor cores ask of types. */
+/* The one of the problem's kind. */
 bool cuvil_mma_view(const struct cuvil_problem *problem,
                     struct cuvil_mma_view *out);
 
-/* ---- the family's functions, but for emit */
+/* ---- mma.c: the families' functions, but for emit.  mma: tensor cores; simt:
+ * fp32 without them. */
 bool cuvil_mma_applicable(const struct cuvil_problem *problem,
                           const struct cuvil_arch *arch);
 void cuvil_mma_default(const struct cuvil_query *query,
@@ -60,6 +63,16 @@ bool cuvil_mma_derive(const struct cuvil_query *query,
 double cuvil_mma_predict(const struct cuvil_query *query,
                          const struct cuvil_config *config,
                          const struct cuvil_derived *derived);
+bool cuvil_simt_applicable(const struct cuvil_problem *problem,
+                           const struct cuvil_arch *arch);
+void cuvil_simt_default(const struct cuvil_query *query,
+                        struct cuvil_config *out);
+bool cuvil_simt_derive(const struct cuvil_query *query,
+                       const struct cuvil_config *config,
+                       struct cuvil_derived *out);
+double cuvil_simt_predict(const struct cuvil_query *query,
+                          const struct cuvil_config *config,
+                          const struct cuvil_derived *derived);
 
 /* ---- mma_epilogue.c
  * Appends SIDE_WORDS and, where it is 1, struct side_words, load_side_words
@@ -72,15 +85,27 @@ void cuvil_mma_side_words(const struct cuvil_problem *problem,
  * Appends an embedded file's text, comments left out. */
 CUVIL_MUST_USE enum cuvil_status cuvil_mma_append(const char *name,
                                                   struct cuvil_buf *out);
-/* The whole program.  template: embedded name of the family's own part;
- * arguments: adds the launch arguments after split_extra, from pitch on. */
+struct cuvil_mma_kernel {
+  const char *entry;
+  const char *multiplier; /* embedded name: what multiplies a stage */
+  const char *loader;     /* ... : where A comes from, and the parameters */
+  bool simt;
+  /* Adds the launch arguments from `pitch` on. */
+  enum cuvil_status (*arguments)(const struct cuvil_problem *problem,
+                                 const struct cuvil_mma_view *view,
+                                 struct cuvil_step *step);
+};
+/* The whole program. */
 CUVIL_MUST_USE enum cuvil_status cuvil_mma_emit(
     const struct cuvil_query *query, const struct cuvil_config *config,
-    const char *template_name,
-    enum cuvil_status (*arguments)(const struct cuvil_problem *problem,
-                                   const struct cuvil_mma_view *view,
-                                   struct cuvil_step *step),
-    struct cuvil_program **out);
+    const struct cuvil_mma_kernel *kernel, struct cuvil_program **out);
+/* The two kinds' `arguments`. */
+CUVIL_MUST_USE enum cuvil_status cuvil_mma_gemm_arguments(
+    const struct cuvil_problem *problem, const struct cuvil_mma_view *view,
+    struct cuvil_step *step);
+CUVIL_MUST_USE enum cuvil_status cuvil_mma_conv_arguments(
+    const struct cuvil_problem *problem, const struct cuvil_mma_view *view,
+    struct cuvil_step *step);
 /* magic and shift for divide() in mma_index.cuh; divisor >= 1, < 2^31. */
 void cuvil_mma_divider(uint32_t divisor, uint32_t *out_magic,
                        uint32_t *out_shift);

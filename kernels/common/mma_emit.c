@@ -1,11 +1,12 @@
-/* mma_emit.c - the tensor-core kernels as a program: the text put together
+/* mma_emit.c - the matrix-product kernels as a program: the text put together
  * from its parts, and one launch.
  *
  * The parts, in order: what the point bakes in (#define lines), the element
  * types and operators, the generated epilogue, index arithmetic, instructions,
- * main loop, the family's own loader, the kernel.  Extents, split and tile
+ * copies, the multiplier, the loader of A, the kernel.  Extents, split and tile
  * order are arguments, so that they share a cubin.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/embed.h"
@@ -50,7 +51,7 @@ static void define(struct cuvil_buf *out, const char *name, int64_t value) {
 
 static void define_point(const struct cuvil_problem *problem,
                          const struct cuvil_mma_view *view, const int64_t *v,
-                         struct cuvil_buf *out) {
+                         const char *entry, struct cuvil_buf *out) {
   define(out, "TILE_M", v[CUVIL_MMA_TILE_M]);
   define(out, "TILE_N", v[CUVIL_MMA_TILE_N]);
   define(out, "TILE_K", v[CUVIL_MMA_TILE_K]);
@@ -68,18 +69,18 @@ static void define_point(const struct cuvil_problem *problem,
   define(out, "B_CONSTANT", view->b_constant);
   define(out, "OUT_VECTOR", view->out_vector);
   define(out, "CONV_PLAIN", view->plain);
-  cuvil_buf_printf(out,
-                   "#define ELEMENT %s\n#define OUTPUT %s\n#define ENTRY %s\n",
-                   cuvil_emit_type(view->element),
-                   cuvil_emit_type(problem->operands[problem->output].dtype),
-                   view->conv ? "conv_mma" : "gemm_mma");
+  cuvil_buf_printf(
+      out, "#define ELEMENT %s\n#define OUTPUT %s\n#define ENTRY %s\n",
+      cuvil_emit_type(view->element),
+      cuvil_emit_type(problem->operands[problem->output].dtype), entry);
 }
 
 static enum cuvil_status source_of(const struct cuvil_problem *problem,
                                    const struct cuvil_mma_view *view,
-                                   const int64_t *v, const char *template_name,
+                                   const int64_t *v,
+                                   const struct cuvil_mma_kernel *kernel,
                                    struct cuvil_buf *out) {
-  define_point(problem, view, v, out);
+  define_point(problem, view, v, kernel->entry, out);
   CUVIL_TRY(cuvil_mma_append("kernels/common/types.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/operators.cuh", out));
   cuvil_emit_epilogue(problem, false, out);
@@ -87,7 +88,8 @@ static enum cuvil_status source_of(const struct cuvil_problem *problem,
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_index.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_ptx.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_loop.cuh", out));
-  CUVIL_TRY(cuvil_mma_append(template_name, out));
+  CUVIL_TRY(cuvil_mma_append(kernel->multiplier, out));
+  CUVIL_TRY(cuvil_mma_append(kernel->loader, out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_kernel.cuh", out));
   return cuvil_buf_status(out);
 }
@@ -138,6 +140,51 @@ static enum cuvil_status add_arguments(const struct cuvil_problem *problem,
   return cuvil_step_arg_i32(step, tiles % split);
 }
 
+enum cuvil_status cuvil_mma_gemm_arguments(const struct cuvil_problem *problem,
+                                           const struct cuvil_mma_view *view,
+                                           struct cuvil_step *step) {
+  (void)problem;
+  CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch));
+  CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch_a));
+  return cuvil_step_arg_i32(step, view->pitch_b);
+}
+
+static enum cuvil_status divider(struct cuvil_step *step, int64_t divisor) {
+  uint32_t magic, shift;
+  cuvil_mma_divider((uint32_t)divisor, &magic, &shift);
+  CUVIL_TRY(cuvil_step_arg_i32(step, (int32_t)magic));
+  return cuvil_step_arg_i32(step, (int32_t)shift);
+}
+
+/* In the order of KERNEL_PARAMETERS in conv_mma.cu, from pitch on. */
+enum cuvil_status cuvil_mma_conv_arguments(const struct cuvil_problem *problem,
+                                           const struct cuvil_mma_view *view,
+                                           struct cuvil_step *step) {
+  int64_t c = cuvil_problem_extent(problem, "c");
+  int64_t p = cuvil_problem_extent(problem, "p");
+  int64_t q = cuvil_problem_extent(problem, "q");
+  int64_t s = cuvil_problem_extent(problem, "s");
+  const int64_t values[] = {view->pitch,
+                            cuvil_problem_extent(problem, "h"),
+                            cuvil_problem_extent(problem, "w"),
+                            c,
+                            q,
+                            problem->stride[0],
+                            problem->stride[1],
+                            problem->pad[0],
+                            problem->pad[1],
+                            problem->dilation[0],
+                            problem->dilation[1],
+                            s,
+                            p * q};
+  for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+    CUVIL_TRY(cuvil_step_arg_i32(step, values[i]));
+  CUVIL_TRY(divider(step, p * q));
+  CUVIL_TRY(divider(step, q));
+  CUVIL_TRY(divider(step, c));
+  return divider(step, s);
+}
+
 static void shape_launch(const struct cuvil_mma_view *view, const int64_t *v,
                          const struct cuvil_derived *derived,
                          struct cuvil_step *step) {
@@ -158,20 +205,18 @@ static void shape_launch(const struct cuvil_mma_view *view, const int64_t *v,
   step->programmatic = v[CUVIL_MMA_PDL] != 0;
 }
 
-enum cuvil_status cuvil_mma_emit(
-    const struct cuvil_query *query, const struct cuvil_config *config,
-    const char *template_name,
-    enum cuvil_status (*arguments)(const struct cuvil_problem *problem,
-                                   const struct cuvil_mma_view *view,
-                                   struct cuvil_step *step),
-    struct cuvil_program **out) {
+enum cuvil_status cuvil_mma_emit(const struct cuvil_query *query,
+                                 const struct cuvil_config *config,
+                                 const struct cuvil_mma_kernel *kernel,
+                                 struct cuvil_program **out) {
   *out = NULL;
   const struct cuvil_problem *problem = query->problem;
   const int64_t *v = config->value;
   struct cuvil_mma_view view;
   struct cuvil_derived derived;
   if (!cuvil_mma_view(problem, &view) ||
-      !cuvil_mma_derive(query, config, &derived))
+      !(kernel->simt ? cuvil_simt_derive : cuvil_mma_derive)(query, config,
+                                                             &derived))
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "this configuration cannot compute the problem");
   enum cuvil_status status = CUVIL_OK;
@@ -181,7 +226,7 @@ enum cuvil_status cuvil_mma_emit(
   int buffers[CUVIL_MAX_OPERANDS], partial, semaphore, module;
   for (int i = 0; i < CUVIL_MAX_OPERANDS; i++)
     buffers[i] = i;
-  CUVIL_TRY_GOTO(source_of(problem, &view, v, template_name, &source));
+  CUVIL_TRY_GOTO(source_of(problem, &view, v, kernel, &source));
   CUVIL_TRY_GOTO(cuvil_program_create(&program));
   CUVIL_TRY_GOTO(add_buffers(problem, &derived,
                              derived.blocks / v[CUVIL_MMA_SPLIT_K], program,
@@ -191,10 +236,10 @@ enum cuvil_status cuvil_mma_emit(
                                           &module));
   CUVIL_TRY_GOTO(cuvil_program_add_step(program, CUVIL_STEP_LAUNCH, &step));
   step->module = module;
-  strcpy(step->entry, view.conv ? "conv_mma" : "gemm_mma");
+  snprintf(step->entry, sizeof step->entry, "%s", kernel->entry);
   shape_launch(&view, v, &derived, step);
   CUVIL_TRY_GOTO(add_arguments(problem, &view, v, partial, semaphore, step));
-  CUVIL_TRY_GOTO(arguments(problem, &view, step));
+  CUVIL_TRY_GOTO(kernel->arguments(problem, &view, step));
   CUVIL_TRY_GOTO(cuvil_emit_epilogue_arguments(problem, buffers, NULL, step));
   cuvil_buf_free(&source);
   *out = program;

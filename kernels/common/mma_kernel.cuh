@@ -1,10 +1,11 @@
-// mma_kernel.cuh - the kernel that gemm_mma and conv_mma share, from a block's
-// number to the stored tile.
+// mma_kernel.cuh - the kernel that the matrix-product families share, from a
+// block's number to the stored tile.
 //
 // 1. With PDL the next grid may be scheduled at once, and this one, scheduled
 //    while its predecessor still runs, copies weights (which no kernel writes)
 //    for its first stages before it waits for the predecessor's results.
-// 2. The main loop (mma_loop.cuh) over this block's part of K.
+// 2. The main loop over this block's part of K: copies by mma_loop.cuh, sums by
+//    struct tile_multiplier (mma_tensor.cuh or simt_multiply.cuh).
 // 3. Sums go to shared memory as fp32, one tile for each slice; from there on
 //    a thread owns pieces of eight neighbouring columns, so that side operands
 //    and the result move 16 bytes at a time.
@@ -26,18 +27,6 @@
 #define PIECE 8
 constexpr int PIECES_IN_ROW = TILE_N / PIECE;
 constexpr int PIECES = TILE_M * PIECES_IN_ROW;
-// Eight floats more than a row: the four rows that store together then begin
-// eight banks apart.
-constexpr int SUM_PITCH = TILE_N + 8;
-constexpr int SUM_BYTES = TILE_M * SUM_PITCH * 4;
-
-// Bytes from the start of a tile of sums.  Every other 32 columns (rows, where
-// a row has no more) swap neighbouring fours of columns, so that eight threads
-// that read the first half of their pieces meet all 32 banks.
-DEVICE u32 sum_offset(int row, int column) {
-  int swap = (TILE_N > 32 ? column / 32 : row) & 1;
-  return (row * SUM_PITCH + (column ^ swap * 4)) * 4;
-}
 template <int HALF>
 DEVICE u32 piece_offset(int piece) {
   return sum_offset(piece / PIECES_IN_ROW,
@@ -239,18 +228,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   // ---- sums to shared memory, over the stages
   copies_wait<0>();
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < BLOCKS_M; i++)
-#pragma unroll
-    for (int j = 0; j < 2 * BLOCKS_N; j++) {
-      int row = warp_m * WARP_M + i * 16 + lane / 4;
-      int column = warp_n * WARP_N + j * 8 + lane % 4 * 2;
-      u32 to = base + slice * SUM_BYTES + sum_offset(row, column);
-      const float(&sum)[4] = multiplier.sum[i][j];
-      store_shared(to, sum[0], sum[1]);
-      store_shared(to + 8 * SUM_PITCH * 4, sum[2], sum[3]);
-    }
-
+  multiplier.store(base + slice * SUM_BYTES, lane, warp_m, warp_n);
 #if CLUSTER
   cluster_arrive();
   const int rank = cluster_rank();

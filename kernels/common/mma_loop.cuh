@@ -1,8 +1,9 @@
-// mma_loop.cuh - the main loop that gemm_mma and conv_mma share: a tile of C
-// as a sum over tiles of K.
+// mma_loop.cuh - how tiles of A and B come to shared memory, in the families
+// gemm_mma, conv_mma, gemm_simt and conv_simt: a tile of C is a sum over tiles
+// of K.
 //
 // Each tile of K is two panels in shared memory, one of A and one of B, brought
-// by cp.async into a ring of STAGES; while the tensor cores work on one stage,
+// by cp.async into a ring of STAGES; while the multipliers work on one stage,
 // the copies for the next STAGES - 1 are under way.  How A is found in global
 // memory is the family's own matter (struct a_loader in its file); B is a
 // matrix for both.  Warps form a WARPS_M x WARPS_N grid over the tile; with
@@ -10,8 +11,7 @@
 // tile, which gives small tiles enough warps to hide latency.
 //
 // An operand is stored with K contiguous (its panel has a row for each row of
-// the tile) or, 16-bit types only, with K as the slow dimension (a panel row
-// for each k; ldmatrix transposes on the way to the registers).
+// the tile) or with K as the slow dimension (a panel row for each k).
 //
 // The emitter defines: ELEMENT, TILE_M TILE_N TILE_K, WARPS_M WARPS_N SLICE_K,
 // STAGES, A_VECTOR B_VECTOR (bytes that one copy may take: alignment and
@@ -19,8 +19,6 @@
 constexpr int THREADS = 32 * WARPS_M * WARPS_N * SLICE_K;
 constexpr int SIZE = sizeof(ELEMENT);
 constexpr int WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
-constexpr int BLOCKS_M = WARP_M / 16, BLOCKS_N = WARP_N / 16;
-constexpr int STEPS = TILE_K * SIZE / 32 / SLICE_K; // 32 bytes of K in a step
 constexpr int A_ROWS = A_TRANSPOSED ? TILE_K : TILE_M;
 constexpr int B_ROWS = B_TRANSPOSED ? TILE_K : TILE_N;
 constexpr int A_ROW_BYTES = (A_TRANSPOSED ? TILE_M : TILE_K) * SIZE;
@@ -112,56 +110,16 @@ template <int TILE, int VECTOR>
 struct matrix_loader<true, TILE, VECTOR> : columns_loader<TILE, VECTOR> {};
 typedef matrix_loader<B_TRANSPOSED, TILE_N, B_VECTOR> b_loader;
 
-// Where this lane reads fragments of a panel; see fragment_at.
-template <bool TRANSPOSED, bool CROSSED, int ROW_BYTES>
-struct fragment_reader {
-  u32 base, flip;
-  DEVICE_MEMBER void start(u32 lane, u32 first, u32 slice) {
-    base = fragment_base(lane, CROSSED, TRANSPOSED, ROW_BYTES, first, slice,
-                         STEPS, SIZE);
-    flip = fragment_flip(lane, CROSSED, TRANSPOSED, ROW_BYTES, first, slice,
-                         STEPS, SIZE);
-  }
-  DEVICE_MEMBER void read(u32 (&r)[4], u32 panel, int block, int step) const {
-    load_matrices<TRANSPOSED>(
-        r, panel + fragment_at(base, flip, TRANSPOSED, ROW_BYTES, block, step,
-                               SIZE));
-    round_operands(r, (const ELEMENT *)0);
-  }
-};
+// ---- where sums meet: a tile of fp32 sums in shared memory, over the stages
+// Eight floats more than a row: the four rows that store together then begin
+// eight banks apart.
+constexpr int SUM_PITCH = TILE_N + 8;
+constexpr int SUM_BYTES = TILE_M * SUM_PITCH * 4;
 
-struct fragments {
-  u32 a[BLOCKS_M][4], b[BLOCKS_N][4];
-};
-struct tile_multiplier {
-  fragment_reader<A_TRANSPOSED, A_TRANSPOSED, A_ROW_BYTES> a;
-  fragment_reader<B_TRANSPOSED, !B_TRANSPOSED, B_ROW_BYTES> b;
-  float sum[BLOCKS_M][2 * BLOCKS_N][4];
-  DEVICE_MEMBER void start(u32 lane, u32 warp_m, u32 warp_n, u32 slice) {
-    a.start(lane, warp_m * WARP_M, slice);
-    b.start(lane, warp_n * WARP_N, slice);
-#pragma unroll
-    for (int i = 0; i < BLOCKS_M; i++)
-#pragma unroll
-      for (int j = 0; j < 2 * BLOCKS_N; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) sum[i][j][e] = 0.0f;
-  }
-  DEVICE_MEMBER void read(fragments &f, u32 stage, int step) const {
-#pragma unroll
-    for (int i = 0; i < BLOCKS_M; i++) a.read(f.a[i], stage, i, step);
-#pragma unroll
-    for (int j = 0; j < BLOCKS_N; j++) b.read(f.b[j], stage + A_BYTES, j, step);
-  }
-  DEVICE_MEMBER void multiply_step(const fragments &f) {
-#pragma unroll
-    for (int i = 0; i < BLOCKS_M; i++)
-#pragma unroll
-      for (int j = 0; j < BLOCKS_N; j++) {
-        multiply(sum[i][2 * j], f.a[i], f.b[j][0], f.b[j][1],
-                 (const ELEMENT *)0);
-        multiply(sum[i][2 * j + 1], f.a[i], f.b[j][2], f.b[j][3],
-                 (const ELEMENT *)0);
-      }
-  }
-};
+// Bytes from the start of a tile of sums.  Every other 32 columns (rows, where
+// a row has no more) swap neighbouring fours of columns, so that eight threads
+// that read the first half of their pieces meet all 32 banks.
+DEVICE u32 sum_offset(int row, int column) {
+  int swap = (TILE_N > 32 ? column / 32 : row) & 1;
+  return (row * SUM_PITCH + (column ^ swap * 4)) * 4;
+}

@@ -102,6 +102,15 @@ DEVICE void load_shared(float *v, u32 from) {
                : "r"(from)
                : "memory");
 }
+DEVICE void load_shared_words(u32 (&w)[2], u32 from) {
+  asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];"
+               : "=r"(w[0]), "=r"(w[1])
+               : "r"(from)
+               : "memory");
+}
+DEVICE void store_shared_word(u32 to, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
+}
 DEVICE void store_shared(u32 to, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(to), "f"(x), "f"(y)
                : "memory");

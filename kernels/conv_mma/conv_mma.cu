@@ -1,5 +1,5 @@
-// conv_mma.cu - convolution on the tensor cores as an implicit matrix product
-// (mma.sync, sm_80 and later): x[n,h,w,c], w[k,r,s,c], y[n,p,q,k].
+// conv_mma.cu - convolution as an implicit matrix product: x[n,h,w,c],
+// w[k,r,s,c], y[n,p,q,k].
 //
 // A row of A is an output place (n, p, q), a column of B an output channel,
 // and K runs over (r, s, c), c fastest, as the weights are stored.  A is never

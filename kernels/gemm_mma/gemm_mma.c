@@ -4,20 +4,18 @@
  */
 #include "kernels/common/mma.h"
 
-static enum cuvil_status arguments(const struct cuvil_problem *problem,
-                                   const struct cuvil_mma_view *view,
-                                   struct cuvil_step *step) {
-  (void)problem;
-  CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch));
-  CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch_a));
-  return cuvil_step_arg_i32(step, view->pitch_b);
-}
+static const struct cuvil_mma_kernel kernel = {
+    .entry = "gemm_mma",
+    .multiplier = "kernels/common/mma_tensor.cuh",
+    .loader = "kernels/gemm_mma/gemm_mma.cu",
+    .simt = false,
+    .arguments = cuvil_mma_gemm_arguments,
+};
 
 static enum cuvil_status emit(const struct cuvil_query *query,
                               const struct cuvil_config *config,
                               struct cuvil_program **out) {
-  return cuvil_mma_emit(query, config, "kernels/gemm_mma/gemm_mma.cu",
-                        arguments, out);
+  return cuvil_mma_emit(query, config, &kernel, out);
 }
 
 const struct cuvil_family cuvil_family_gemm_mma = {

@@ -1,8 +1,7 @@
-// gemm_mma.cu - C[m,n] = A times B on the tensor cores (mma.sync, sm_80 and
-// later).  A is stored [m][k] or [k][m], B [n][k] or [k][n]; pitches are
-// elements between rows of what is stored.  The loop is common/mma_loop.cuh,
-// the kernel common/mma_kernel.cuh; this file says where A comes from and what
-// the kernel is told.
+// gemm_mma.cu - C[m,n] = A times B.  A is stored [m][k] or [k][m], B [n][k] or
+// [k][n]; pitches are elements between rows of what is stored.  Copies are in
+// common/mma_loop.cuh, the kernel in common/mma_kernel.cuh; this file says
+// where A comes from and what the kernel is told.
 #define KERNEL_PARAMETERS                                                     \
   const ELEMENT *a, const ELEMENT *b, OUTPUT *out, float *partial,            \
       int *semaphore, int m, int n, int k, int order, int split,              \
