@@ -14,10 +14,10 @@
 enum { ENTRIES_MOST = 64 };
 static const uint64_t workspace_most = (uint64_t)8 << 30;
 
-enum cuvil_status cuvil_worker_alive(struct cuvil_worker *worker, int at,
+enum cuvil_status cuvil_worker_alive(struct cuvil_worker *worker,
                                      double limit) {
-  json_t *note =
-      json_pack("{s:b, s:i, s:f}", "alive", 1, "at", at, "limit", limit);
+  json_t *note = json_pack("{s:b, s:i, s:f}", "alive", 1, "at", worker->at,
+                           "limit", limit);
   if (!note) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for a note");
   enum cuvil_status status = cuvil_message_send(worker->fd, note);
   json_decref(note);
@@ -97,16 +97,17 @@ static enum cuvil_status create_entry(struct cuvil_worker *worker,
     return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for an entry");
   CUVIL_TRY(cuvil_candidate_emit(&worker->problem, cuvil_gpu_arch(worker->gpu),
                                  family, config, &entry->program));
-  /* Compiled by now, unless the cache was emptied meanwhile. */
-  CUVIL_TRY(cuvil_worker_alive(worker, -1, worker->options->compile_limit));
+  /* Compiled by now, unless the cache was emptied meanwhile; a library may
+   * compile when its call is prepared. */
+  CUVIL_TRY(cuvil_worker_alive(worker, worker->options->compile_limit));
   CUVIL_TRY(
       cuvil_program_compile(entry->program, worker->options->cubins, NULL));
-  CUVIL_TRY(cuvil_worker_alive(worker, -1, worker->options->launch_limit));
   entry->workspace = cuvil_program_workspace(entry->program);
   make_room(worker, entry->workspace);
   CUVIL_TRY(
       cuvil_executable_create(worker->gpu, entry->program, &entry->executable));
-  return allocate(worker, entry);
+  CUVIL_TRY(allocate(worker, entry));
+  return cuvil_worker_alive(worker, worker->options->launch_limit);
 }
 
 enum cuvil_status cuvil_entry_get(struct cuvil_worker *worker,

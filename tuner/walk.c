@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "tuner/candidates.h"
 
-enum { CLIMBERS = 24, CLIMB_STEPS = 8 };
+enum { CLIMBERS = 24, CLIMB_STEPS = 8, STARTS = 16, SAMPLES_MOST = 16 };
 
 /* Points seen, by rank: open addressing; an empty place holds EMPTY. */
 #define EMPTY UINT64_MAX
@@ -187,13 +187,17 @@ static enum cuvil_status climb(struct walker *w, int first) {
   return CUVIL_OK;
 }
 
+/* `limit` points; where rules leave few of them, more, up to SAMPLES_MOST
+ * times as many: a start for climbing must be found. */
 static enum cuvil_status sample(struct walker *w) {
   uint64_t size = w->walk->points, limit = w->options->limit;
   struct cuvil_rng rng = {w->options->seed};
   uint64_t step = spread(size), at = cuvil_rng_below(&rng, size);
   int first = w->list->point_count;
-  CUVIL_TRY(seen_create(&w->seen, 4 * (size_t)limit));
-  for (uint64_t i = 0; i < limit; i++) {
+  uint64_t most = SAMPLES_MOST * limit < size ? SAMPLES_MOST * limit : size;
+  CUVIL_TRY(seen_create(&w->seen, (size_t)(most + 3 * limit)));
+  for (uint64_t i = 0; i < most; i++) {
+    if (i >= limit && w->list->point_count - first >= STARTS) break;
     CUVIL_TRY(visit(w, at, true));
     at = (at + step) % size;
   }

@@ -176,7 +176,7 @@ static enum cuvil_status try_entry(struct cuvil_worker *worker,
       return CUVIL_OK;
     }
     entry->verified = true;
-    CUVIL_TRY(cuvil_worker_alive(worker, -1, launch));
+    CUVIL_TRY(cuvil_worker_alive(worker, launch));
   }
   CUVIL_TRY(single_run(worker, entry, &single));
   blocks = json_array();
@@ -184,7 +184,7 @@ static enum cuvil_status try_entry(struct cuvil_worker *worker,
     /* Far behind: one honest run is all it gets. */
     json_array_append_new(blocks, json_real(single));
   } else {
-    CUVIL_TRY(cuvil_worker_alive(worker, -1, launch));
+    CUVIL_TRY(cuvil_worker_alive(worker, launch));
     CUVIL_TRY(cuvil_entry_timer(entry));
     CUVIL_TRY(lift_clocks(worker, entry));
     for (int i = 0; i < PILOT_BLOCKS; i++) {
@@ -248,8 +248,8 @@ static enum cuvil_status run_round(struct cuvil_worker *worker,
   CUVIL_CHECK(worker->verifier);
   for (size_t i = 0; i < json_array_size(entrants) && !fatal; i++) {
     double seconds = 0;
-    CUVIL_TRY(
-        cuvil_worker_alive(worker, (int)i, worker->options->launch_limit));
+    worker->at = (int)i;
+    CUVIL_TRY(cuvil_worker_alive(worker, worker->options->launch_limit));
     enum cuvil_status status =
         one_block(worker, json_array_get(entrants, i), &seconds);
     json_t *result = status == CUVIL_OK
@@ -282,7 +282,8 @@ static enum cuvil_status serve(struct cuvil_worker *worker,
 }
 
 int cuvil_measure_worker_main(int fd, void *user) {
-  struct cuvil_worker worker = {.fd = fd, .options = user, .rotations = 1};
+  struct cuvil_worker worker = {
+      .fd = fd, .options = user, .rotations = 1, .at = -1};
   for (;;) {
     json_t *request = NULL, *answer = NULL;
     if (cuvil_message_receive(fd, &request) != CUVIL_OK) return 1;

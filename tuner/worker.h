@@ -34,6 +34,7 @@ struct cuvil_worker {
   struct cuvil_entry **entries;
   uint64_t workspace; /* of all entries */
   uint64_t clock;     /* counts uses */
+  int at;             /* entrant of the round that is on; -1 */
   double last_active; /* when the GPU last had work, by cuvil_now() */
 };
 
@@ -58,8 +59,9 @@ CUVIL_MUST_USE enum cuvil_status cuvil_worker_open(struct cuvil_worker *worker,
                                                    uint64_t seed);
 void cuvil_worker_close(struct cuvil_worker *worker);
 
-/* A note of life; limit: seconds until the next. */
+/* A note of life, with the entrant that is on; limit: seconds until the next.
+ */
 CUVIL_MUST_USE enum cuvil_status cuvil_worker_alive(struct cuvil_worker *worker,
-                                                    int at, double limit);
+                                                    double limit);
 
 #endif /* CUVIL_TUNER_WORKER_H_ */
