@@ -1,7 +1,8 @@
 /* fake_cuda.c - a CUDA driver for tests, in the driver's place.
  *
  * Device memory is host memory, streams run at once, graphs replay what was
- * captured.  Kernels do nothing, but one called fake_copy(to, from, bytes)
+ * captured; the device's clock moves by what work would take (2 us a kernel,
+ * 3 us a graph), so that timers have something to measure.  Kernels do nothing, but one called fake_copy(to, from, bytes)
  * copies, so that a test can see data move.  Every handle is kept in a table:
  * a bad handle or an access outside live memory aborts, and what is still
  * alive can be counted.  Any call can be made to fail by its number:
@@ -41,6 +42,7 @@ CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end);
 static int calls, fail_call, fail_result, compute_capability = 90;
 static int programmatic_launches;
 static const char *failed_call = "";
+static double device_clock; /* milliseconds */
 
 /* ---- live objects */
 
@@ -69,6 +71,7 @@ struct op {
 struct object {
   struct object *next;
   enum kind kind;
+  double when;          /* event: device_clock when recorded */
   uint64_t bytes;       /* memory */
   void *data;           /* memory */
   struct object *owner; /* function's module */
@@ -194,6 +197,7 @@ int fake_cuda_programmatic(void) {
 /* ---- work */
 
 static void execute(const struct op *op) {
+  device_clock += 2e-3;
   if (op->kind == OP_CALL) {
     op->call(op->argument);
     return;
@@ -501,9 +505,10 @@ EXPORT CUresult cuEventDestroy_v2(CUevent event) {
 }
 
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-  need(event, EVENT);
+  struct object *object = need(event, EVENT);
   if (stream) need(stream, STREAM);
   ENTER("cuEventRecord");
+  object->when = device_clock;
   return CUDA_SUCCESS;
 }
 
@@ -514,10 +519,9 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
 }
 
 EXPORT CUresult cuEventElapsedTime(float *out, CUevent first, CUevent last) {
-  need(first, EVENT);
-  need(last, EVENT);
+  double start = need(first, EVENT)->when, end = need(last, EVENT)->when;
   ENTER("cuEventElapsedTime");
-  *out = 0.25f;
+  *out = (float)(end - start) + 1e-4f;
   return CUDA_SUCCESS;
 }
 
@@ -551,6 +555,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream) {
   struct object *exec = need(handle, EXEC);
   if (stream) need(stream, STREAM);
   ENTER("cuGraphLaunch");
+  device_clock += 3e-3;
   for (int i = 0; i < exec->op_count; i++)
     execute(&exec->ops[i]);
   return CUDA_SUCCESS;
