@@ -2,10 +2,11 @@
  *
  * Device memory is host memory, streams run at once, graphs replay what was
  * captured; the device's clock moves by what work would take (2 us a kernel,
- * 3 us a graph), so that timers have something to measure.  Kernels do nothing, but one called fake_copy(to, from, bytes)
- * copies, so that a test can see data move.  Every handle is kept in a table:
- * a bad handle or an access outside live memory aborts, and what is still
- * alive can be counted.  Any call can be made to fail by its number:
+ * 3 us a graph), so that timers have something to measure.  Kernels do nothing,
+ * but one called fake_copy(to, from, bytes) copies, so that a test can see data
+ * move.  Every handle is kept in a table: a bad handle or an access outside
+ * live memory aborts, and what is still alive can be counted.  Any call can be
+ * made to fail by its number:
  *
  *   CUVIL_FAKE_FAIL_CALL=N     the N-th call fails (counted from 1)
  *   CUVIL_FAKE_FAIL_RESULT=R   with this CUresult (default 999; allocations
