@@ -159,6 +159,7 @@ static const char *refuse_reduce(const struct cuvil_fuse *fuse,
   return NULL;
 }
 
+/* Reshapes and the like: anything whose first input is computed. */
 static const char *refuse_alias(const struct cuvil_fuse *fuse,
                                 const struct cuvil_node *node) {
   const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
@@ -182,6 +183,9 @@ static const struct {
     {"ReduceSum", CUVIL_CLASS_REDUCE, refuse_reduce},
     {"ReduceMax", CUVIL_CLASS_REDUCE, refuse_reduce},
     {"ReduceMin", CUVIL_CLASS_REDUCE, refuse_reduce},
+    {"Transpose", CUVIL_CLASS_TRANSPOSE, refuse_alias},
+    {"Softmax", CUVIL_CLASS_SOFTMAX, refuse_alias},
+    {"LogSoftmax", CUVIL_CLASS_SOFTMAX, refuse_alias},
     {"Reshape", CUVIL_CLASS_ALIAS, refuse_alias},
     {"Flatten", CUVIL_CLASS_ALIAS, refuse_alias},
     {"Squeeze", CUVIL_CLASS_ALIAS, refuse_alias},

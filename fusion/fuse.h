@@ -20,7 +20,9 @@ enum cuvil_class {
   CUVIL_CLASS_GEMM,
   CUVIL_CLASS_POINTWISE,
   CUVIL_CLASS_POOL,
-  CUVIL_CLASS_REDUCE
+  CUVIL_CLASS_REDUCE,
+  CUVIL_CLASS_TRANSPOSE,
+  CUVIL_CLASS_SOFTMAX
 };
 
 enum cuvil_layout {
@@ -104,6 +106,10 @@ CUVIL_MUST_USE enum cuvil_status cuvil_fuse_finish_io(struct cuvil_fuse *fuse);
 bool cuvil_fuse_is_nhwc(const struct cuvil_fuse *fuse, int value);
 /* Both layouts are the same bytes. */
 bool cuvil_fuse_trivial(const struct cuvil_value *value);
+/* A tensor between the tasks of one node, packed, of no graph value. */
+CUVIL_MUST_USE enum cuvil_status cuvil_fuse_scratch(
+    struct cuvil_fuse *fuse, const char *name, enum cuvil_dtype dtype, int rank,
+    const int64_t *dims, int *out_tensor);
 /* Appends a task; takes a copy. */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse_add_task(
     struct cuvil_fuse *fuse, const struct cuvil_task *task);
@@ -146,6 +152,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_express_bias(struct cuvil_express *ex,
 /* Gives the last statement its name `out`. */
 CUVIL_MUST_USE enum cuvil_status cuvil_express_finish(struct cuvil_express *ex,
                                                       int result);
+
+/* ---- compose.c */
+CUVIL_MUST_USE enum cuvil_status cuvil_fuse_softmax(struct cuvil_fuse *fuse,
+                                                    int node);
+CUVIL_MUST_USE enum cuvil_status cuvil_fuse_transpose(struct cuvil_fuse *fuse,
+                                                      int node);
 
 /* ---- task.c */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse_tasks(struct cuvil_fuse *fuse);

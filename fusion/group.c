@@ -28,9 +28,8 @@ static bool same_shape(const struct cuvil_fuse *fuse, int a, int b) {
 }
 
 static bool is_anchor(enum cuvil_class class) {
-  return class == CUVIL_CLASS_CONV || class == CUVIL_CLASS_GEMM ||
-         class == CUVIL_CLASS_POOL || class == CUVIL_CLASS_REDUCE ||
-         class == CUVIL_CLASS_ALIAS;
+  return class != CUVIL_CLASS_DEAD && class != CUVIL_CLASS_RENAME &&
+         class != CUVIL_CLASS_POINTWISE;
 }
 
 static enum cuvil_status new_group(struct cuvil_fuse *fuse, int node,

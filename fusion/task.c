@@ -479,6 +479,10 @@ static enum cuvil_status build_group(struct cuvil_fuse *fuse,
       return build_pool(fuse, group);
     case CUVIL_CLASS_REDUCE:
       return build_reduce(fuse, group);
+    case CUVIL_CLASS_SOFTMAX:
+      return cuvil_fuse_softmax(fuse, group->anchor);
+    case CUVIL_CLASS_TRANSPOSE:
+      return cuvil_fuse_transpose(fuse, group->anchor);
     default:
       return cuvil_fuse_alias(fuse, group->anchor);
   }

@@ -78,19 +78,38 @@ static enum cuvil_status add_tensor(struct cuvil_fuse *fuse,
   int index = fused->tensor_count++;
   struct cuvil_tensor *added = &fused->tensors[index];
   *added = *tensor;
-  added->name = cuvil_arena_strdup(&fused->arena,
-                                   fuse->graph->values[tensor->value].name
-                                       ? fuse->graph->values[tensor->value].name
-                                       : "");
+  const char *name =
+      tensor->name ? tensor->name : fuse->graph->values[tensor->value].name;
+  added->name = cuvil_arena_strdup(&fused->arena, name ? name : "");
   if (!added->name) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "fusing: names");
   int64_t elements = 1;
   for (int i = 0; i < added->rank; ++i)
     elements *= added->dims[i];
   added->bytes = (uint64_t)elements * cuvil_dtype_size(added->dtype);
-  fuse->next_form[index] = fuse->first_form[tensor->value];
-  fuse->first_form[tensor->value] = index;
+  fuse->next_form[index] = -1;
+  if (tensor->value >= 0) {
+    fuse->next_form[index] = fuse->first_form[tensor->value];
+    fuse->first_form[tensor->value] = index;
+  }
   *out = index;
   return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_fuse_scratch(struct cuvil_fuse *fuse, const char *name,
+                                     enum cuvil_dtype dtype, int rank,
+                                     const int64_t *dims, int *out_tensor) {
+  struct cuvil_tensor tensor = {.kind = CUVIL_TENSOR_LOCAL,
+                                .io = -1,
+                                .value = -1,
+                                .dtype = dtype,
+                                .rank = rank,
+                                .alias = -1,
+                                .name = name};
+  for (int i = 0; i < rank; ++i) {
+    tensor.dims[i] = dims[i];
+    tensor.perm[i] = i;
+  }
+  return add_tensor(fuse, &tensor, out_tensor);
 }
 
 /* A tensor of the value in a layout, unpadded. */

@@ -432,6 +432,60 @@ static void untuned_is_refused_when_asked(void **state) {
   net_end(&net);
 }
 
+static void a_library_has_a_stand_in(void **state) {
+  (void)state;
+  struct net net;
+  struct cuvil_fused *fused;
+  struct cuvil_plan *plan;
+  struct cuvil_compiler_report report;
+  struct cuvil_fusion_options fusion = {CUVIL_FUSION_MEDIUM,
+                                        CUVIL_PRECISION_FP16};
+  struct cuvil_compiler_options options = defaults();
+  struct cuvil_db *db;
+  const struct cuvil_family *library = cuvil_family_find("gemm_cublaslt");
+  assert_non_null(library);
+  small_net(&net);
+  MUST(cuvil_fuse(net.graph, &fusion, &fused));
+  /* The second task is a product between two of its kind. */
+  struct cuvil_problem_set set;
+  MUST(cuvil_fused_problems(fused, &set));
+  int product_task = 2;
+  struct cuvil_query query = {&fused->tasks[product_task].problem, options.arch,
+                              NULL};
+  struct cuvil_config config;
+  struct cuvil_buf text = {0}, signature = {0};
+  MUST(cuvil_family_space(library, &query.space));
+  library->default_config(&query, &config);
+  cuvil_config_print(query.space, &config, &text);
+  cuvil_problem_signature(query.problem, &signature);
+  struct sample_problem p;
+  snprintf(p.text, sizeof(p.text), "%s",
+           set.texts[set.task_problem[product_task]]);
+  snprintf(p.signature, sizeof(p.signature), "%s", cuvil_buf_text(&signature));
+  assert_string_equal(p.text, set.texts[set.task_problem[product_task]]);
+  struct cuvil_db_context context = sample_context(&sample_env, "measured");
+  MUST(cuvil_db_open(sample_path(5), CUVIL_DB_WRITE, &db));
+  add_race(db, &context, &p, library->id, library->version,
+           cuvil_buf_text(&text), 3e-6);
+  options.db = db;
+  options.env = &sample_env;
+  MUST(cuvil_compile_fused(fused, &options, &plan, &report));
+  const struct cuvil_plan_step *step = &plan->steps[product_task];
+  assert_string_equal(step->family, "gemm_cublaslt");
+  assert_string_equal(step->library_version, sample_env.cublaslt);
+  assert_non_null(step->fallback);
+  assert_int_equal(step->fallback->steps[0].kind, CUVIL_STEP_LAUNCH);
+  assert_non_null(step->fallback->modules[0].cubin);
+  assert_null(plan->steps[0].fallback);
+  MUST(cuvil_plan_check(plan, "plan"));
+  cuvil_plan_destroy(plan);
+  cuvil_db_close(db);
+  cuvil_buf_free(&text);
+  cuvil_buf_free(&signature);
+  cuvil_fused_destroy(fused);
+  net_end(&net);
+}
+
 static void a_plan_is_made_and_read_back(void **state) {
   (void)state;
   struct net net;
@@ -488,6 +542,7 @@ int main(void) {
       cmocka_unit_test(the_cache_is_asked),
       cmocka_unit_test(rows_that_no_longer_hold_are_passed_over),
       cmocka_unit_test(untuned_is_refused_when_asked),
+      cmocka_unit_test(a_library_has_a_stand_in),
       cmocka_unit_test(a_plan_is_made_and_read_back),
   };
   cuvil_log_setup("compiler_test", CUVIL_LOG_QUIET);

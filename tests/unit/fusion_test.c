@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -99,12 +100,15 @@ static void check_run(const struct net *net, const struct cuvil_fused *fused,
   }
 }
 
-static void check_all(const struct net *net, struct io *io, int counts[3]) {
+static void check_all(const struct net *net, struct io *io, const char *name,
+                      int counts[3]) {
   for (int s = 0; s < 3; ++s) {
+    char what[64];
+    snprintf(what, sizeof(what), "%s, %s", name,
+             cuvil_fusion_strategy_name((enum cuvil_fusion_strategy)s));
     struct cuvil_fused *fused =
         fuse(net, (enum cuvil_fusion_strategy)s, CUVIL_PRECISION_FP32);
-    check_run(net, fused, io, 1e-5,
-              cuvil_fusion_strategy_name((enum cuvil_fusion_strategy)s));
+    check_run(net, fused, io, 1e-5, what);
     counts[s] = kernels(fused);
     cuvil_fused_destroy(fused);
   }
@@ -115,7 +119,7 @@ static void expect_kernels(struct net *net, int expected) {
   struct io io;
   int counts[3];
   io_begin(net, &io, NULL);
-  check_all(net, &io, counts);
+  check_all(net, &io, "pattern", counts);
   io_end(&io);
   assert_int_equal(counts[CUVIL_FUSION_MEDIUM], expected);
 }
@@ -135,8 +139,9 @@ static void random_graphs(void **state) {
       continue;
     }
     io_begin(&net, &io, NULL);
-    print_message("# graph %d\n", (int)seed);
-    check_all(&net, &io, counts);
+    char name[32];
+    snprintf(name, sizeof(name), "graph %d", (int)seed);
+    check_all(&net, &io, name, counts);
     if (counts[0] < counts[1] || counts[1] < counts[2])
       fail_msg("graph %d: kernels %d, %d, %d do not fall", (int)seed, counts[0],
                counts[1], counts[2]);
@@ -497,18 +502,22 @@ static void weight_bytes(void **state) {
 
 /* ---- refusals */
 
+static int concat(struct net *net, int a, int b, int64_t channels) {
+  int64_t dims[4] = {2, channels, 6, 5};
+  int y = net_node(net, "Concat", 2, (int[]){a, b}, 4, dims);
+  assert_int_equal(
+      cuvil_graph_set_int(net->graph, net_last_node(net), "axis", 1), CUVIL_OK);
+  return y;
+}
+
 static void unsupported_nodes_are_listed(void **state) {
   (void)state;
   struct net net;
   int x = image(&net, 3);
   int y = net_conv(&net, x, 4, 3, 1, 1, 1, true);
-  int a = net_unary(&net, "Softmax", y);
-  int b = net_unary(&net, "Softmax", a);
-  int64_t dims[4] = {2, 8, 6, 5};
-  int c = net_node(&net, "Concat", 2, (int[]){b, y}, 4, dims);
-  assert_int_equal(
-      cuvil_graph_set_int(net.graph, net_last_node(&net), "axis", 1), CUVIL_OK);
-  net_output(&net, c);
+  int a = concat(&net, y, y, 8);
+  int b = net_unary(&net, "Relu", concat(&net, a, y, 12));
+  net_output(&net, b);
   net_finish(&net);
   struct cuvil_fusion_options options = {CUVIL_FUSION_MEDIUM,
                                          CUVIL_PRECISION_FP32};
@@ -516,12 +525,42 @@ static void unsupported_nodes_are_listed(void **state) {
   assert_int_equal(cuvil_fuse(net.graph, &options, &fused),
                    CU_ERR_MODEL_UNSUPPORTED);
   assert_null(fused);
-  const char *table = cuvil_fusion_unsupported();
-  assert_non_null(strstr(table, "Softmax"));
-  assert_non_null(strstr(table, "Concat"));
-  assert_non_null(strstr(strstr(table, "Softmax"), "2"));
-  assert_non_null(strstr(cuvil_last_error(), "3 nodes"));
+  const char *row = strstr(cuvil_fusion_unsupported(), "Concat");
+  int count = 0;
+  assert_non_null(row);
+  assert_int_equal(sscanf(row, "Concat %d", &count), 1);
+  assert_int_equal(count, 2);
+  assert_non_null(strstr(row, net.graph->nodes[1].name));
+  assert_null(strstr(row, "Relu"));
+  assert_non_null(strstr(cuvil_last_error(), "2 nodes"));
   net_end(&net);
+}
+
+static void softmax_and_transpose(void **state) {
+  (void)state;
+  /* Up to opset 12 a softmax runs over all axes from `axis` (default 1) on;
+   * then over one (default the last). */
+  static const int64_t axes[3] = {1, -1, 2};
+  for (int opset = 11; opset <= 13; opset += 2)
+    for (int i = 0; i < 4; ++i) {
+      struct net net;
+      int x = image(&net, 3);
+      net.graph->opset = opset;
+      x = net_conv(&net, x, 4, 3, 1, 1, 1, false);
+      int y = net_unary(&net, "Softmax", x);
+      if (i < 3)
+        assert_int_equal(cuvil_graph_set_int(net.graph, net_last_node(&net),
+                                             "axis", axes[i]),
+                         CUVIL_OK);
+      y = net_node(&net, "Transpose", 1, &y, 4, (int64_t[]){6, 2, 5, 4});
+      assert_int_equal(cuvil_graph_set_ints(net.graph, net_last_node(&net),
+                                            "perm", 4, (int64_t[]){2, 0, 3, 1}),
+                       CUVIL_OK);
+      net_output(&net, y);
+      net_finish(&net);
+      expect_kernels(&net, 6);
+      net_end(&net);
+    }
 }
 
 static void names_of_options(void **state) {
@@ -554,6 +593,7 @@ int main(void) {
       cmocka_unit_test(pools_that_round_up),
       cmocka_unit_test(reductions),
       cmocka_unit_test(weight_bytes),
+      cmocka_unit_test(softmax_and_transpose),
       cmocka_unit_test(unsupported_nodes_are_listed),
       cmocka_unit_test(names_of_options),
       cmocka_unit_test(random_graphs),
