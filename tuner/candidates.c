@@ -15,6 +15,8 @@
 
 #include "base/clock.h"
 
+enum { PREDICTED_POOL = 512 }; /* best predicted points looked at */
+
 const struct cuvil_strategy_about cuvil_strategies[] = {
     {"ordered",
      "best predicted first, a share by chance (explore=0.25); the default"},
@@ -206,15 +208,63 @@ static int predicted_share(const struct cuvil_strategy *strategy, int limit) {
   return limit - (int)(by_chance * limit);
 }
 
+/* Do they differ in one parameter at most? */
+static bool is_near(const struct cuvil_point *a, const struct cuvil_point *b) {
+  const struct cuvil_space *space = NULL;
+  uint64_t x = a->order, y = b->order;
+  int differences = 0;
+  if (a->family != b->family ||
+      cuvil_family_space(a->family, &space) != CUVIL_OK)
+    return false;
+  for (int p = space->param_count - 1; p >= 0 && differences < 2; p--) {
+    uint64_t count = (uint64_t)space->params[p].count;
+    differences += x % count != y % count;
+    x /= count;
+    y /= count;
+  }
+  return differences < 2;
+}
+
+/* The best predicted, each near relative that was taken before counting as
+ * 5 % of time: predictions do not tell near relatives apart, measuring all of
+ * a crowd tells little more than measuring one. */
+static void pick_predicted(const struct cuvil_point *points, int count,
+                           int wanted, bool *keep, double *score) {
+  int kept = 0;
+  for (int i = 0; i < count; i++) {
+    kept += keep[i];
+    score[i] = points[i].predicted;
+  }
+  for (int i = 0; i < count; i++)
+    for (int k = 0; keep[i] && k < count; k++)
+      if (is_near(&points[i], &points[k])) score[k] *= 1.05;
+  while (kept < wanted) {
+    int best = -1;
+    for (int i = 0; i < count; i++)
+      if (!keep[i] && (best < 0 || score[i] < score[best])) best = i;
+    if (best < 0) return;
+    keep[best] = true;
+    kept++;
+    for (int k = 0; k < count; k++)
+      if (is_near(&points[best], &points[k])) score[k] *= 1.05;
+  }
+}
+
 /* keep[i]: point i is chosen.  Points are in the order of prediction. */
-static void pick(int count, int limit, int predicted, uint64_t seed, bool *keep,
+static void pick(const struct cuvil_point *points, int count, int limit,
+                 int predicted, uint64_t seed, bool *keep, double *score,
                  int *rest) {
   struct cuvil_rng rng = {seed ^ 0x9e3779b97f4a7c15u};
   int kept = 0, rest_count = 0;
+  int pool = limit > PREDICTED_POOL / 4 ? 4 * limit : PREDICTED_POOL;
+  if (limit == count) { /* all: nothing to pick */
+    for (int i = 0; i < count; i++)
+      keep[i] = true;
+    return;
+  }
+  pick_predicted(points, pool < count ? pool : count, predicted, keep, score);
   for (int i = 0; i < count; i++)
     kept += keep[i];
-  for (int i = 0; i < count && kept < predicted; i++)
-    if (!keep[i]) keep[i] = true, kept++;
   for (int i = 0; i < count; i++)
     if (!keep[i]) rest[rest_count++] = i;
   while (kept < limit && rest_count > 0) {
@@ -254,9 +304,10 @@ enum cuvil_status cuvil_candidates_choose(struct cuvil_candidates *list,
   int count = list->point_count;
   bool *keep = calloc((size_t)count + 1, sizeof *keep);
   int *rest = calloc((size_t)count + 1, sizeof *rest);
+  double *score = calloc((size_t)count + 1, sizeof *score);
   struct defaults defaults = {0};
   enum cuvil_status status = CUVIL_OK;
-  if (!keep || !rest) {
+  if (!keep || !rest || !score) {
     status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to choose");
     goto fail;
   }
@@ -267,11 +318,13 @@ enum cuvil_status cuvil_candidates_choose(struct cuvil_candidates *list,
   for (int i = 0; i < count; i++)
     CUVIL_TRY_GOTO(
         is_default(problem, arch, &list->points[i], &defaults, &keep[i]));
-  pick(count, limit, predicted_share(strategy, limit), seed, keep, rest);
+  pick(list->points, count, limit, predicted_share(strategy, limit), seed, keep,
+       score, rest);
   CUVIL_TRY_GOTO(make_chosen(list, problem, arch, &defaults, keep));
 fail:
   free(keep);
   free(rest);
+  free(score);
   return status;
 }
 

@@ -125,6 +125,13 @@ CUVIL_MUST_USE enum cuvil_status cuvil_candidates_offer(
     struct cuvil_candidates *list, const struct cuvil_problem *problem,
     const struct cuvil_arch *arch, const struct cuvil_walk_options *options,
     const char *family, const char *text);
+/* Points that differ in one parameter from the candidates `parents` (indices;
+ * of own families), are allowed and not candidates yet: the best predicted of
+ * each parent in turn, at most `limit` in all.  *out is freed by the caller. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_near(
+    const struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, bool heuristics, const int *parents,
+    int parent_count, int limit, struct cuvil_point **out, int *out_count);
 /* Rank of a config in its space (first parameter slowest, as
  * cuvil_space_point); UINT64_MAX when a value is not of the space. */
 uint64_t cuvil_point_order(const struct cuvil_space *space,

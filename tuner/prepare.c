@@ -214,6 +214,13 @@ static enum cuvil_status start_compiles(struct cuvil_tuning *tuning,
   return CUVIL_OK;
 }
 
+/* Trials chosen before anything is measured; a few are kept for refining. */
+static int first_trials(const struct cuvil_tune_options *options) {
+  bool refines = options->strategy.kind == CUVIL_STRATEGY_ORDERED &&
+                 options->max_trials >= 2 * options->refine;
+  return options->max_trials - (refines ? options->refine : 0);
+}
+
 enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
                                      struct cuvil_task_state *task) {
   const struct cuvil_tune_options *options = tuning->options;
@@ -246,7 +253,7 @@ enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
   count_walks(task);
   CUVIL_TRY(take_recorded(tuning, task, &walk));
   CUVIL_TRY(cuvil_candidates_choose(&task->candidates, &task->problem, arch,
-                                    &options->strategy, options->max_trials,
+                                    &options->strategy, first_trials(options),
                                     options->seed));
   hold_all(tuning, task);
   struct cuvil_db_context context = cuvil_task_context(tuning, task);

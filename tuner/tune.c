@@ -18,6 +18,7 @@
 void cuvil_tune_defaults(struct cuvil_tune_options *out) {
   *out = (struct cuvil_tune_options){.strategy = {CUVIL_STRATEGY_ORDERED, 0.25},
                                      .max_trials = 40,
+                                     .refine = 12,
                                      .library_limit = 8,
                                      .walk_limit = 4096,
                                      .seed = 1,

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "tuner/candidates.h"
 
-enum { CLIMBERS = 24, CLIMB_STEPS = 8, STARTS = 16, SAMPLES_MOST = 16 };
+enum { CLIMBERS = 24, CLIMB_STEPS = 8, STARTS = 16, SAMPLES_MOST = 8 };
 
 /* Points seen, by rank: open addressing; an empty place holds EMPTY. */
 #define EMPTY UINT64_MAX
@@ -323,4 +323,89 @@ enum cuvil_status cuvil_candidates_offer(
   double predicted =
       family->predict ? family->predict(&query, &config, &derived) : 0;
   return push_point(list, (struct cuvil_point){family, order, predicted});
+}
+
+/* ---- around what was measured to be good */
+static bool is_candidate(const struct cuvil_candidates *list,
+                         const struct cuvil_family *family,
+                         const struct cuvil_space *space, uint64_t order) {
+  for (int i = 0; i < list->count; i++)
+    if (list->items[i].family == family &&
+        cuvil_point_order(space, &list->items[i].config) == order)
+      return true;
+  return false;
+}
+
+/* Neighbours of one candidate into `found`, sorted by prediction. */
+static enum cuvil_status near_one(const struct cuvil_candidates *list,
+                                  int parent,
+                                  const struct cuvil_problem *problem,
+                                  const struct cuvil_arch *arch,
+                                  bool heuristics,
+                                  struct cuvil_candidates *found) {
+  const struct cuvil_family *family = list->items[parent].family;
+  struct cuvil_query query = {problem, arch, NULL};
+  int first = found->point_count;
+  CUVIL_TRY(cuvil_family_space(family, &query.space));
+  for (int p = 0; p < query.space->param_count; p++) {
+    const struct cuvil_param *param = &query.space->params[p];
+    for (int v = 0; v < param->count; v++) {
+      struct cuvil_config config = list->items[parent].config;
+      struct cuvil_derived derived = {0};
+      bool known = param->values[v] == config.value[p];
+      config.value[p] = param->values[v];
+      uint64_t order = cuvil_point_order(query.space, &config);
+      known |=
+          order == UINT64_MAX || is_candidate(list, family, query.space, order);
+      for (int i = 0; i < found->point_count && !known; i++)
+        known = found->points[i].family == family &&
+                found->points[i].order == order;
+      if (known || !cuvil_family_allows(family, &query, &config, heuristics,
+                                        &derived, NULL))
+        continue;
+      double predicted =
+          family->predict ? family->predict(&query, &config, &derived) : 0;
+      CUVIL_TRY(
+          push_point(found, (struct cuvil_point){family, order, predicted}));
+    }
+  }
+  if (found->point_count > first)
+    qsort(found->points + first, (size_t)(found->point_count - first),
+          sizeof found->points[0], by_prediction);
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_candidates_near(
+    const struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, bool heuristics, const int *parents,
+    int parent_count, int limit, struct cuvil_point **out, int *out_count) {
+  enum { PARENTS = 8 };
+  struct cuvil_candidates found = {0};
+  int next[PARENTS + 1] = {0}, ends[PARENTS] = {0};
+  enum cuvil_status status = CUVIL_OK;
+  *out_count = 0;
+  *out = calloc((size_t)limit + 1, sizeof **out);
+  if (!*out) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to refine");
+  if (parent_count > PARENTS) parent_count = PARENTS;
+  for (int i = 0; i < parent_count; i++) {
+    next[i] = found.point_count;
+    CUVIL_TRY_GOTO(
+        near_one(list, parents[i], problem, arch, heuristics, &found));
+    ends[i] = found.point_count;
+  }
+  for (bool more = true; more && *out_count < limit;) {
+    more = false;
+    for (int i = 0; i < parent_count && *out_count < limit; i++) {
+      if (next[i] >= ends[i]) continue;
+      (*out)[(*out_count)++] = found.points[next[i]++];
+      more = true;
+    }
+  }
+fail:
+  free(found.points);
+  if (status == CUVIL_OK) return CUVIL_OK;
+  free(*out);
+  *out = NULL;
+  *out_count = 0;
+  return status;
 }
