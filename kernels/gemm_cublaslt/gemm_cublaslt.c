@@ -34,9 +34,7 @@ static bool can_fuse(const struct cuvil_problem *p, struct cuvil_chain *chain) {
   enum cuvil_dtype input = p->operands[CUVIL_GEMM_A].dtype;
   if (!is_matrix(c) || c->dims[0] != CUVIL_DIM_M) return false;
   if (c->dtype != input && c->dtype != CUVIL_F32) return false;
-  if (!cuvil_chain_match(p, CUVIL_DIM_N, chain)) return false;
-  /* A bias of fp32 beside inputs of 16 bits is not among the library's. */
-  return chain->bias < 0 || c->dtype == input;
+  return cuvil_chain_match(p, CUVIL_DIM_N, chain);
 }
 
 static void default_config(const struct cuvil_query *query,
@@ -184,15 +182,12 @@ static void read_choice(const struct cuvil_query *query, const json_t *call,
   }
 }
 
-static enum cuvil_status choices(const struct cuvil_query *query,
-                                 struct cuvil_gpu *gpu, int limit,
-                                 struct cuvil_config *out, int *out_count) {
-  struct cuvil_chain chain;
-  *out_count = 0;
-  bool fused = can_fuse(query->problem, &chain);
+static enum cuvil_status list(const struct cuvil_query *query,
+                              struct cuvil_gpu *gpu,
+                              const struct cuvil_chain *chain, int limit,
+                              struct cuvil_config *out, int *out_count) {
   json_t *found = NULL;
-  json_t *call =
-      make_call(query->problem, fused ? &chain : NULL, DEFAULT_WORKSPACE);
+  json_t *call = make_call(query->problem, chain, DEFAULT_WORKSPACE);
   if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of cublaslt");
   enum cuvil_status status =
       cuvil_library_choices(gpu, "cublaslt", call, limit, &found);
@@ -202,10 +197,22 @@ static enum cuvil_status choices(const struct cuvil_query *query,
     return CUVIL_OK;
   }
   CUVIL_TRY(status);
-  for (size_t i = 0; i < json_array_size(found) && (int)i < limit; i++)
-    read_choice(query, json_array_get(found, i), fused, &out[(*out_count)++]);
+  for (size_t i = 0; i < json_array_size(found) && *out_count < limit; i++)
+    read_choice(query, json_array_get(found, i), chain != NULL,
+                &out[(*out_count)++]);
   json_decref(found);
   return CUVIL_OK;
+}
+
+static enum cuvil_status choices(const struct cuvil_query *query,
+                                 struct cuvil_gpu *gpu, int limit,
+                                 struct cuvil_config *out, int *out_count) {
+  struct cuvil_chain chain;
+  *out_count = 0;
+  if (can_fuse(query->problem, &chain))
+    CUVIL_TRY(list(query, gpu, &chain, limit, out, out_count));
+  if (*out_count > 0) return CUVIL_OK;
+  return list(query, gpu, NULL, limit, out, out_count);
 }
 
 /* ---- the program */
