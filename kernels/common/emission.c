@@ -48,21 +48,15 @@ void cuvil_emission_define(struct cuvil_emission *emission, const char *name,
   cuvil_buf_printf(&emission->source, "#define %s %" PRId64 "\n", name, value);
 }
 
-enum cuvil_status cuvil_emission_launch(struct cuvil_emission *emission,
-                                        const char *options, const char *entry,
-                                        int64_t blocks, int threads,
-                                        struct cuvil_step **out_step) {
+enum cuvil_status cuvil_emission_step(struct cuvil_emission *emission,
+                                      int module, const char *entry,
+                                      int64_t blocks, int threads,
+                                      struct cuvil_step **out_step) {
   *out_step = NULL;
   if (blocks < 1 || blocks > INT32_MAX)
     return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
                       "kernel %s would need a grid of %" PRId64 " blocks",
                       entry, blocks);
-  int module;
-  CUVIL_TRY(cuvil_buf_status(&emission->source));
-  CUVIL_TRY(cuvil_program_add_module(emission->program, emission->source.data,
-                                     emission->query->arch->nvrtc_name, options,
-                                     &module));
-  cuvil_buf_clear(&emission->source);
   CUVIL_TRY(
       cuvil_program_add_step(emission->program, CUVIL_STEP_LAUNCH, out_step));
   struct cuvil_step *step = *out_step;
@@ -72,6 +66,21 @@ enum cuvil_status cuvil_emission_launch(struct cuvil_emission *emission,
   step->block[0] = (uint32_t)threads;
   step->grid[1] = step->grid[2] = step->block[1] = step->block[2] = 1;
   return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_emission_launch(struct cuvil_emission *emission,
+                                        const char *options, const char *entry,
+                                        int64_t blocks, int threads,
+                                        struct cuvil_step **out_step) {
+  int module;
+  *out_step = NULL;
+  CUVIL_TRY(cuvil_buf_status(&emission->source));
+  CUVIL_TRY(cuvil_program_add_module(emission->program, emission->source.data,
+                                     emission->query->arch->nvrtc_name, options,
+                                     &module));
+  cuvil_buf_clear(&emission->source);
+  return cuvil_emission_step(emission, module, entry, blocks, threads,
+                             out_step);
 }
 
 enum cuvil_status cuvil_emission_end(struct cuvil_emission *emission,

@@ -58,6 +58,10 @@ void cuvil_emission_define(struct cuvil_emission *emission, const char *name,
 CUVIL_MUST_USE enum cuvil_status cuvil_emission_launch(
     struct cuvil_emission *emission, const char *options, const char *entry,
     int64_t blocks, int threads, struct cuvil_step **out_step);
+/* Another entry of a module that was added before. */
+CUVIL_MUST_USE enum cuvil_status cuvil_emission_step(
+    struct cuvil_emission *emission, int module, const char *entry,
+    int64_t blocks, int threads, struct cuvil_step **out_step);
 /* The program on success (status CUVIL_OK), else everything freed; returns
  * `status` or a failure of its own. */
 CUVIL_MUST_USE enum cuvil_status cuvil_emission_end(

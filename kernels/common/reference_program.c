@@ -4,8 +4,6 @@
  * The error rules in checked.cuh are those of the CPU reference
  * (problem/reference.c); the GPU tests hold one against the other.
  */
-#include <string.h>
-
 #include "kernels/naive/naive.h"
 
 enum { BLOCK = 256, COMPARE_BLOCK = 128, COMPARE_BLOCKS = 512 };
@@ -79,12 +77,7 @@ static enum cuvil_status add_compare(struct cuvil_emission *e,
   CUVIL_TRY(cuvil_step_arg_buffer(step, buffer[4], 0));
   CUVIL_TRY(cuvil_step_arg_i64(step, elements));
   int module = step->module;
-  CUVIL_TRY(cuvil_program_add_step(e->program, CUVIL_STEP_LAUNCH, &step));
-  step->module = module;
-  memcpy(step->entry, "collect", sizeof "collect");
-  step->grid[0] = step->grid[1] = step->grid[2] = 1;
-  step->block[0] = COMPARE_BLOCK;
-  step->block[1] = step->block[2] = 1;
+  CUVIL_TRY(cuvil_emission_step(e, module, "collect", 1, COMPARE_BLOCK, &step));
   CUVIL_TRY(cuvil_step_arg_buffer(step, buffer[4], 0));
   CUVIL_TRY(cuvil_step_arg_i32(step, blocks));
   return cuvil_step_arg_buffer(step, buffer[3], 0);

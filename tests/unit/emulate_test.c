@@ -355,6 +355,10 @@ static void naive(void **state) {
   assert_true(run_family("reduce_naive", 6, 0) >= 1);
   assert_true(run_family("pointwise_naive", 7, 0) >= 1);
 }
+static void conv_generic(void **state) {
+  (void)state;
+  assert_true(run_family("conv_generic", 1, 2) >= 3);
+}
 static void pool(void **state) {
   (void)state;
   assert_true(run_family("pool", 3, 1) >= 3);
@@ -467,6 +471,7 @@ static void comparison_agrees(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(naive),
+      cmocka_unit_test(conv_generic),
       cmocka_unit_test(pool),
       cmocka_unit_test(reduce),
       cmocka_unit_test(pointwise),
