@@ -105,15 +105,16 @@ DEVICE bool hand_over(float *parts, u32 sums, int *semaphore, int split,
     store_far(mine + piece * PIECE, v);
     store_far(mine + piece * PIECE + 4, v + 4);
   }
-  __threadfence(); // release: each thread its own stores
   __syncthreads();
-  if (threadIdx.x == 0) *seat = atomicAdd(semaphore, 1);
+  if (threadIdx.x == 0) {
+    fence_device(); // what the block wrote is seen before it counts as arrived
+    int before = atomicAdd(semaphore, 1);
+    fence_device(); // ... and read after the others have arrived
+    if (before == split - 1) *semaphore = 0;
+    *seat = before;
+  }
   __syncthreads();
   bool last = *(volatile int *)seat == split - 1;
-  if (last) {
-    __threadfence(); // acquire
-    if (threadIdx.x == 0) *semaphore = 0;
-  }
   return last;
 }
 #endif
@@ -146,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   a_loader from_a;
   START_A(from_a);
 #if PDL
+  from_a.settle();
   dependency_wait();
 #endif
 #pragma unroll
@@ -293,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   }
 #if CLUSTER
   // No block leaves while another may still read its shared memory.
-  cluster_arrive();
+  cluster_arrive_relaxed();
   cluster_wait();
 #endif
 }

@@ -68,6 +68,7 @@ struct rows_loader {
       rows |= (u32)(first + shape::row(i) < count) << i;
     k = k_count - shape::column();
   }
+  DEVICE_MEMBER void settle() const {}
   DEVICE_MEMBER void load(u32 to, int tile) const {
     const u8 *p = from + (i64)tile * (TILE_K * SIZE);
     u32 valid = tile * TILE_K < k ? rows : 0;
@@ -94,6 +95,7 @@ struct columns_loader {
     tile_step = (i64)TILE_K * pitch * SIZE;
     k = first + shape::column() < count ? k_count : 0;
   }
+  DEVICE_MEMBER void settle() const {}
   DEVICE_MEMBER void load(u32 to, int tile) const {
     const u8 *p = from + tile * tile_step;
 #pragma unroll

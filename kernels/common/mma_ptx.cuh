@@ -116,6 +116,12 @@ DEVICE void store_shared(u32 to, float x, float y) {
                : "memory");
 }
 
+// Orders all memory before it and after it, for every thread of the device; of
+// a block behind a barrier, one thread's fence does.
+DEVICE void fence_device() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 #if CLUSTER
 // The cluster lies along the grid's z: one block for each part of K.
 DEVICE u32 cluster_rank() {
@@ -123,8 +129,20 @@ DEVICE u32 cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
   return r;
 }
+// Releases what was written to this block's own shared memory, and no more: a
+// full release would wait for global memory, which nobody reads here.
 DEVICE void cluster_arrive() {
+#if __CUDACC_VER_MAJOR__ >= 13
+  asm volatile(
+      "fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#else
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+// ... without order of memory: only "I am done reading".
+DEVICE void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 DEVICE void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");

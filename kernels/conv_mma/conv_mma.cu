@@ -52,7 +52,7 @@ struct window_loader {
 #endif
 #pragma unroll
     for (int i = 0; i < shape::passes; i++) {
-      int row = first + shape::row(i);
+      int asked = first + shape::row(i), row = asked < m ? asked : m - 1;
       u32 image = divide(row, g.pq_magic, g.pq_shift);
       u32 place = row - image * g.pq;
       u32 p = divide(place, g.q_magic, g.q_shift), at_q = place - p * g.q;
@@ -60,13 +60,29 @@ struct window_loader {
       int z = (int)at_q * g.stride_w - g.pad_w;
       offset[i] = (((int)image * g.height + y) * g.width + z) * g.channels;
 #if CONV_PLAIN
-      rows |= (u32)(row < m) << i;
+      rows |= (u32)(asked < m) << i;
 #else
       // A row beyond the last: a window above every image.
-      top[i] = row < m ? y : -(1 << 30);
+      top[i] = asked < m ? y : -(1 << 30);
       left[i] = z;
 #endif
     }
+  }
+  // Has all of the above computed before this place: left alone, the assembler
+  // moves it behind the wait for the predecessor, where time is dearer.  In
+  // every value the upper two bits are equal (magnitudes are at most 2^30), and
+  // so they are in an exclusive-or of values; the trap is never taken, but the
+  // assembler cannot know.
+  DEVICE_MEMBER void settle() const {
+    int all = 0;
+#pragma unroll
+    for (int i = 0; i < shape::passes; i++) {
+      all ^= offset[i];
+#if !CONV_PLAIN
+      all ^= top[i] ^ left[i];
+#endif
+    }
+    if ((all ^ all << 1) < 0) asm volatile("trap;");
   }
   DEVICE_MEMBER void load(u32 to, int tile) const {
     int at = tile * TILE_K + shape::column();
