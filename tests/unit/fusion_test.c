@@ -18,7 +18,10 @@
 #include "graph/execute.h"
 #include "tests/support/net.h"
 
-enum { RANDOM_GRAPHS = 240 };
+/* CUVIL_TEST_FULL: as many as a long check has time for. */
+static int random_count(void) {
+  return getenv("CUVIL_TEST_FULL") ? 4000 : 240;
+}
 
 static struct cuvil_fused *fuse(const struct net *net,
                                 enum cuvil_fusion_strategy strategy,
@@ -128,8 +131,8 @@ static void expect_kernels(struct net *net, int expected) {
 
 static void random_graphs(void **state) {
   (void)state;
-  int fewer = 0;
-  for (uint64_t seed = 1; seed <= RANDOM_GRAPHS; ++seed) {
+  int fewer = 0, count = random_count();
+  for (uint64_t seed = 1; seed <= (uint64_t)count; ++seed) {
     struct net net;
     struct io io;
     int counts[3];
@@ -150,7 +153,7 @@ static void random_graphs(void **state) {
     net_end(&net);
   }
   /* Most of these graphs have something to fuse. */
-  assert_true(fewer > RANDOM_GRAPHS / 2);
+  assert_true(fewer > count / 2);
 }
 
 static void half_precision(void **state) {
