@@ -97,13 +97,15 @@ static int fragment_registers(const struct point *p) {
 }
 
 /* Registers as they come out, within about ten: sums, fragments, what the
- * loaders keep for each row, and addresses. */
+ * loaders keep for each row, and addresses; see BLOCKS in mma_kernel.cuh. */
 static int usual_registers(const struct cuvil_mma_view *v,
                            const struct point *p, int sums, int threads) {
   int fragments = fragment_registers(p);
   int rows = p->tile_m * p->tile_k * v->size / v->a_vector / threads;
   int loader = !v->conv ? 8 : v->plain ? rows : 3 * rows;
   int all = sums + fragments + loader + 20 + (p->ahead ? fragments + 20 : 0);
+  if (!p->ahead && sums <= (p->simt ? 32 : 64) && rows < 8)
+    all = smaller(all, 128);
   return smaller(255, larger(all, 40));
 }
 

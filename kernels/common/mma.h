@@ -76,7 +76,8 @@ double cuvil_simt_predict(const struct cuvil_query *query,
 
 /* ---- mma_epilogue.c
  * Appends SIDE_WORDS and, where it is 1, struct side_words, load_side_words
- * and epilogue_words; goes after cuvil_emit_epilogue's text. */
+ * and epilogue_words; SIDE_LINE (elements) and, where it is not 0,
+ * prefetch_sides.  Goes after cuvil_emit_epilogue's and mma_ptx.cuh's text. */
 void cuvil_mma_side_words(const struct cuvil_problem *problem,
                           const struct cuvil_mma_view *view,
                           struct cuvil_buf *out);

@@ -3,7 +3,8 @@
  *
  * The parts, in order: what the point bakes in (#define lines), the element
  * types and operators, the generated epilogue, index arithmetic, instructions,
- * copies, the multiplier, the loader of A, the kernel.  Extents, split and tile
+ * the epilogue's early reads, copies, the multiplier, the loader of A, the
+ * kernel.  Extents, split and tile
  * order are arguments, so that they share a cubin.
  */
 #include <stdio.h>
@@ -84,9 +85,9 @@ static enum cuvil_status source_of(const struct cuvil_problem *problem,
   CUVIL_TRY(cuvil_mma_append("kernels/common/types.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/operators.cuh", out));
   cuvil_emit_epilogue(problem, false, out);
-  cuvil_mma_side_words(problem, view, out);
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_index.cuh", out));
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_ptx.cuh", out));
+  cuvil_mma_side_words(problem, view, out);
   CUVIL_TRY(cuvil_mma_append("kernels/common/mma_loop.cuh", out));
   CUVIL_TRY(cuvil_mma_append(kernel->multiplier, out));
   CUVIL_TRY(cuvil_mma_append(kernel->loader, out));

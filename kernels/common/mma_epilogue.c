@@ -4,8 +4,9 @@
  * like the output) or a bias (along the columns) is then one or two 16-byte
  * loads, whose latency is better spent while the sums of other warps and blocks
  * are still on their way.  So the template gets them in two parts: a load into
- * a struct of words, and an epilogue that takes its values from there.  Other
- * side operands are read by the epilogue itself, as everywhere.
+ * a struct of words, and an epilogue that takes its values from there.  A
+ * residual too large for the L2 is called there while the first tiles are
+ * under way.  Other side operands are read by the epilogue itself.
  */
 #include <stdio.h>
 
@@ -40,6 +41,32 @@ static bool can_read_early(const struct cuvil_problem *problem) {
 
 static int words_of(const struct cuvil_operand *o) {
   return PIECE * (int)cuvil_dtype_size(o->dtype) / 4;
+}
+
+/* Elements of a residual in a 128-byte line: the fewest of all residuals; 0
+ * when there is none. */
+static int line_of(const struct cuvil_problem *problem) {
+  int line = 0;
+  for (int i = 0; i < problem->operand_count; i++) {
+    if (reach_of(problem, i) != LIKE_OUTPUT) continue;
+    int here = 128 / (int)cuvil_dtype_size(problem->operands[i].dtype);
+    if (line == 0 || here < line) line = here;
+  }
+  return line;
+}
+
+static void put_prefetch(const struct cuvil_problem *problem,
+                         struct cuvil_buf *out) {
+  int line = line_of(problem);
+  cuvil_buf_printf(out, "#define SIDE_LINE %d\n", line);
+  if (!line) return;
+  cuvil_buf_puts(out,
+                 "DEVICE void prefetch_sides(i64 at EPILOGUE_PARAMETERS) {\n");
+  for (int i = 0; i < problem->operand_count; i++)
+    if (reach_of(problem, i) == LIKE_OUTPUT)
+      cuvil_buf_printf(out, "  prefetch_line(s_%s + at);\n",
+                       problem->operands[i].name);
+  cuvil_buf_puts(out, "}\n");
 }
 
 static void put_loads(const struct cuvil_problem *problem,
@@ -96,7 +123,11 @@ void cuvil_mma_side_words(const struct cuvil_problem *problem,
                           struct cuvil_buf *out) {
   bool early = view->out_vector && can_read_early(problem);
   cuvil_buf_printf(out, "#define SIDE_WORDS %d\n", early);
-  if (!early) return;
+  if (!early) {
+    cuvil_buf_puts(out, "#define SIDE_LINE 0\n");
+    return;
+  }
+  put_prefetch(problem, out);
   struct names texts;
   struct cuvil_emit_names names;
   name_places(problem, &texts, &names);

@@ -119,7 +119,14 @@ DEVICE bool hand_over(float *parts, u32 sums, int *semaphore, int split,
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Without reading ahead, it is the SM's other warps that hide latency: then 128
+// registers a thread at most, where that is enough for the sums and for what
+// the loader of A remembers.
+constexpr int BLOCKS = !AHEAD && FEW_SUMS && a_loader::shape::passes < 8
+                           ? 65536 / (128 * THREADS)
+                           : 1;
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ENTRY(KERNEL_PARAMETERS EPILOGUE_PARAMETERS) {
   extern __shared__ __align__(128) u8 shared[];
   const u32 base = shared_address(shared);
@@ -160,6 +167,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     copies_commit(); // an empty group where there is nothing: counts stay even
   }
+
+#if SIDE_LINE
+  // Residuals on their way to the L2 meanwhile, a line for each thread's turn.
+  constexpr int lines = TILE_N > SIDE_LINE ? TILE_N / SIDE_LINE : 1;
+  if (blockIdx.z == 0)
+    for (int i = threadIdx.x; i < TILE_M * lines; i += THREADS) {
+      int row = row0 + i / lines, column = column0 + i % lines * SIDE_LINE;
+      if (row < m && column < n)
+        prefetch_sides((i64)row * pitch + column EPILOGUE_ARGUMENTS);
+    }
+#endif
 
   // ---- the main loop
   const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;

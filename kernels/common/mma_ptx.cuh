@@ -32,6 +32,10 @@ DEVICE void copy_async(u32 to, const void *from, bool valid) {
 DEVICE void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
+// Asks the L2 for the line at p.
+DEVICE void prefetch_line(const void *p) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 // Until at most PENDING of this thread's newest groups are under way.
 template <int PENDING>
 DEVICE void copies_wait() {

@@ -2,6 +2,7 @@
 // by ldmatrix, which transposes operands stored with K slow on the way (16-bit
 // types only); a step is 32 bytes of K.
 constexpr int BLOCKS_M = WARP_M / 16, BLOCKS_N = WARP_N / 16;
+constexpr bool FEW_SUMS = WARP_M * WARP_N <= 64 * 32;
 constexpr int STEPS = TILE_K * SIZE / 32 / SLICE_K;
 
 // Where this lane reads fragments of a panel; see fragment_at.

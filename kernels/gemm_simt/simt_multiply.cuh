@@ -8,6 +8,7 @@
 // neighbouring rows (columns) of one k; then it owns sums in groups of four
 // neighbours.
 constexpr int ROWS = WARP_M / 8, COLUMNS = WARP_N / 4;
+constexpr bool FEW_SUMS = ROWS * COLUMNS <= 32;
 constexpr int STEPS = TILE_K / 4 / SLICE_K;
 
 DEVICE void read_four(float (&v)[4], u32 from, const float *) {
