@@ -119,4 +119,65 @@ CUVIL_MUST_USE enum cuvil_status cuvil_builder_resnet50(int64_t batch,
                                                         uint64_t seed,
                                                         const char *path);
 
+/* ---- transformers and small networks, in the spelling of either PyTorch
+ * exporter (builder_transformer.c, builder_mobile.c).  Weights are random by
+ * seed, with activations that fp16 holds. */
+enum cuvil_spelling {
+  CUVIL_SPELLING_TORCHSCRIPT, /* torch.onnx.export(dynamo=False), opset 17 */
+  CUVIL_SPELLING_DYNAMO       /* dynamo=True, opset 18 */
+};
+struct cuvil_network_options {
+  int64_t layers; /* of the transformers; mobile: see below */
+  int64_t hidden, heads;
+  int64_t kv_heads; /* llama: fewer than heads is grouped-query attention */
+  int64_t ffn;      /* width of the hidden layer of the MLP */
+  int64_t vocab, positions;
+  int64_t batch, seq;
+  int64_t image, patch; /* vit and mobile: height and width */
+  int64_t classes;      /* vit and mobile */
+  enum cuvil_spelling spelling;
+  uint64_t seed;
+  bool half;
+  /* bert: an input attention_mask i64[batch,seq], 1 where a key counts */
+  bool with_mask;
+  /* gpt2 in torchscript: scaled_dot_product_attention instead of Where */
+  bool sdpa;
+  const char *external; /* NULL: in the file */
+};
+/* Sizes of the published networks: BERT-base s128, GPT-2 s512, ViT-B/16 224,
+ * a Llama of 2 layers (hidden 2048, 32/8 heads, s512), MobileNetV2 224.
+ * "bert" "gpt2" "vit" "llama" "mobilenet_v2" "efficientnet_b0"; false: no such
+ * network. */
+bool cuvil_network_options(const char *network,
+                           struct cuvil_network_options *out);
+/* input_ids i64[batch,seq] -> last_hidden_state [batch,seq,hidden]: the sum
+ * of three embeddings, LayerNorm, layers of post-norm attention and erf GELU
+ * MLP. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_bert(
+    const struct cuvil_network_options *options, const char *path);
+/* input_ids -> last_hidden_state: pre-norm, one joined projection that is
+ * split, causal attention, tanh GELU, Gemm on flattened rows. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_gpt2(
+    const struct cuvil_network_options *options, const char *path);
+/* input [batch,3,image,image] -> output [batch,classes]: patches by Conv,
+ * class token by Concat, pre-norm, packed projection as nn.MultiheadAttention
+ * unpacks it, erf GELU. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_vit(
+    const struct cuvil_network_options *options, const char *path);
+/* hidden_states [batch,seq,hidden] -> output of that shape: RMSNorm, rotary
+ * embedding, causal grouped-query attention, SwiGLU. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_llama(
+    const struct cuvil_network_options *options, const char *path);
+/* input [batch,3,image,image] -> output [batch,classes]: MobileNetV2
+ * (inverted residuals, ReLU6).  layers > 0: only the first that many blocks. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_mobilenet_v2(
+    const struct cuvil_network_options *options, const char *path);
+/* EfficientNet-B0: the same with SiLU and squeeze-and-excitation. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_efficientnet_b0(
+    const struct cuvil_network_options *options, const char *path);
+/* The one of these names. */
+CUVIL_MUST_USE enum cuvil_status cuvil_builder_network(
+    const char *network, const struct cuvil_network_options *options,
+    const char *path);
+
 #endif /* CUVIL_GRAPH_BUILDER_H_ */
