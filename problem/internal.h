@@ -8,19 +8,25 @@
 #define CUVIL_MAX_EXTENT INT64_C(0x7fffffff)  /* extents are i32 arguments */
 #define CUVIL_MAX_ELEMENTS (INT64_C(1) << 46) /* of one operand's storage */
 #define CUVIL_MAX_TEXT_ITEMS 48               /* key=value pairs of a text */
-#define CUVIL_MAX_FIXED_OPERANDS 3            /* a b c, x w y */
+#define CUVIL_MAX_FIXED_OPERANDS 4            /* q k v o */
 #define CUVIL_KIND_BIT(kind) (1u << (unsigned)(kind))
 
 /* What a kind fixes. */
 struct cuvil_kind_form {
   const char *name;
-  const char *dims;    /* one letter each; "" when the kind names its own */
-  const char *derived; /* appended to dims */
-  int operand_count;   /* inputs and the main output, which is last */
+  const char *dims;     /* "m,n,k"; "" when the kind names its own */
+  const char *derived;  /* appended to dims */
+  const char *optional; /* may be appended, by text or hand; "": none */
+  int operand_count;    /* inputs and the main output, which is last */
   const char *operands[CUVIL_MAX_FIXED_OPERANDS];
-  /* the letters that each operand must have, in any order; NULL: free */
+  /* those that each operand must have, in any order; NULL: free */
   const char *operand_dims[CUVIL_MAX_FIXED_OPERANDS];
-  bool window, group, accumulates, contracts;
+  bool window, group;
+  bool acc;         /* the epilogue may read acc */
+  bool accumulates; /* in fp32, from floating inputs: acc=f32 in the text */
+  bool contracts;   /* sums of products, where tf32 may be allowed */
+  bool whole;       /* inputs and main output have no limits */
+  bool bare;        /* neither epilogue nor extra outputs */
 };
 extern const struct cuvil_kind_form cuvil_kind_forms[CUVIL_KIND_COUNT];
 
@@ -29,7 +35,8 @@ struct cuvil_problem_places {
   int dims[CUVIL_MAX_DIMS];
   int operands[CUVIL_MAX_OPERANDS];
   int statements[CUVIL_MAX_STATEMENTS];
-  int stride, pad, dilation, group, math, end;
+  int prologue[CUVIL_MAX_STATEMENTS];
+  int stride, pad, dilation, group, math, scale, causal, eps, end;
 };
 
 /* finish, with columns in messages where `places` is not NULL. */
@@ -38,6 +45,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_problem_check(
 
 const char *cuvil_pool_op_name(enum cuvil_pool_op op);     /* NULL: none */
 const char *cuvil_reduce_op_name(enum cuvil_reduce_op op); /* NULL: none */
+const char *cuvil_norm_op_name(enum cuvil_norm_op op);     /* NULL: none */
+bool cuvil_norm_has_eps(enum cuvil_norm_op op);
+
+/* Takes the next name of a list "a,b,c" into out; false at the end. */
+bool cuvil_dims_next(const char **list, char out[CUVIL_NAME_SIZE]);
+int cuvil_dims_count(const char *list);
 
 /* [a-z][a-z0-9_]*, shorter than CUVIL_NAME_SIZE. */
 bool cuvil_name_valid(const char *name);

@@ -40,6 +40,14 @@ static enum cuvil_status read_value(struct cuvil_parser *p,
                                     struct cuvil_text_item *item) {
   cuvil_scan_skip(p);
   item->value = p->at;
+  bool real = strcmp(item->key, "scale") == 0 || strcmp(item->key, "eps") == 0;
+  if (real && (*p->at < 'a' || *p->at > 'z')) {
+    item->shape = ITEM_REAL;
+    const char *end = cuvil_number_parse(p->at, &item->real);
+    if (!end) return cuvil_scan_expected(p, "a number");
+    p->at = end;
+    return CUVIL_OK;
+  }
   if (*p->at == '-' || (*p->at >= '0' && *p->at <= '9')) {
     item->shape = ITEM_NUMBERS;
     do {
@@ -56,11 +64,15 @@ static enum cuvil_status read_value(struct cuvil_parser *p,
   return item->shape == ITEM_OPERAND ? skip_operand(p) : CUVIL_OK;
 }
 
-static enum cuvil_status read_epilogue_item(struct cuvil_parser *p,
-                                            const char *at) {
-  if (p->epilogue) return cuvil_scan_wrong(p, at, "a second epilogue");
+static enum cuvil_status read_expression_item(struct cuvil_parser *p,
+                                              const char *at,
+                                              const char **statements) {
+  if (*statements)
+    return cuvil_scan_wrong(
+        p, at,
+        statements == &p->epilogue ? "a second epilogue" : "a second prologue");
   CUVIL_TRY(cuvil_scan_require(p, '{', "'{'"));
-  p->epilogue = p->at;
+  *statements = p->at;
   const char *end = strchr(p->at, '}');
   if (!end) {
     p->at = p->end;
@@ -77,7 +89,10 @@ static enum cuvil_status read_item(struct cuvil_parser *p) {
   memset(item, 0, sizeof *item);
   item->at = p->at;
   CUVIL_TRY(cuvil_scan_name(p, "a key", item->key));
-  if (strcmp(item->key, "epi") == 0) return read_epilogue_item(p, item->at);
+  if (strcmp(item->key, "epi") == 0)
+    return read_expression_item(p, item->at, &p->epilogue);
+  if (strcmp(item->key, "pro") == 0)
+    return read_expression_item(p, item->at, &p->prologue);
   CUVIL_TRY(cuvil_scan_require(p, '=', "'='"));
   CUVIL_TRY(read_value(p, item));
   /* A dimension and an operand may share a name (conv's w), others not. */
@@ -97,16 +112,16 @@ static enum cuvil_status read_kind(struct cuvil_parser *p) {
   char name[CUVIL_NAME_SIZE];
   cuvil_scan_skip(p);
   const char *at = p->at;
-  CUVIL_TRY(
-      cuvil_scan_name(p, "a kind (gemm, conv, pool, reduce, pointwise)", name));
+  static const char what[] =
+      "a kind (gemm, conv, pool, reduce, pointwise, attention, norm, gather)";
+  CUVIL_TRY(cuvil_scan_name(p, what, name));
   int kind = 0;
   while (kind < CUVIL_KIND_COUNT &&
          strcmp(cuvil_kind_forms[kind].name, name) != 0)
     kind++;
   if (kind == CUVIL_KIND_COUNT) {
     p->at = at;
-    return cuvil_scan_expected(p,
-                               "a kind (gemm, conv, pool, reduce, pointwise)");
+    return cuvil_scan_expected(p, what);
   }
   CUVIL_TRY(cuvil_scan_require(p, '/', "'/' and the version"));
   int64_t version;
@@ -132,9 +147,8 @@ static enum cuvil_status read_items(struct cuvil_parser *p) {
 
 /* ---- second pass: dimensions and attributes */
 
-/* The item of that key, numbers or not. */
-static struct cuvil_text_item *find(struct cuvil_parser *p, const char *key,
-                                    bool numbers) {
+struct cuvil_text_item *cuvil_parse_find(struct cuvil_parser *p,
+                                         const char *key, bool numbers) {
   for (int i = 0; i < p->item_count; i++)
     if (strcmp(p->items[i].key, key) == 0 &&
         (p->items[i].shape == ITEM_NUMBERS) == numbers)
@@ -145,8 +159,12 @@ static struct cuvil_text_item *find(struct cuvil_parser *p, const char *key,
 static enum cuvil_status take_dims(struct cuvil_parser *p) {
   struct cuvil_problem *problem = p->problem;
   if (p->form->dims[0]) {
-    for (int i = 0; p->form->dims[i]; i++) {
-      struct cuvil_text_item *item = find(p, problem->dims[i].name, true);
+    if (p->form->optional[0] && cuvil_parse_find(p, p->form->optional, true))
+      cuvil_problem_add_dim(problem, p->form->optional, 0);
+    for (int i = 0; i < problem->dim_count; i++) {
+      if (problem->dims[i].derived) continue;
+      struct cuvil_text_item *item =
+          cuvil_parse_find(p, problem->dims[i].name, true);
       char what[32];
       snprintf(what, sizeof what, "'%s=' of %s", problem->dims[i].name,
                p->form->name);
@@ -175,8 +193,8 @@ static enum cuvil_status take_dims(struct cuvil_parser *p) {
 /* Numbers under `key` into out, when they are given. */
 static enum cuvil_status take_numbers(struct cuvil_parser *p, const char *key,
                                       int count, int64_t *out, int *place) {
-  struct cuvil_text_item *item = find(p, key, true),
-                         *word = find(p, key, false);
+  struct cuvil_text_item *item = cuvil_parse_find(p, key, true),
+                         *word = cuvil_parse_find(p, key, false);
   *place = item ? cuvil_scan_offset(p, item->at) : cuvil_scan_offset(p, p->end);
   if (word) {
     p->at = word->value;
@@ -198,7 +216,7 @@ static enum cuvil_status take_numbers(struct cuvil_parser *p, const char *key,
 static enum cuvil_status take_word(struct cuvil_parser *p, const char *key,
                                    const char *(*name)(int), const char *what,
                                    int *out) {
-  struct cuvil_text_item *item = find(p, key, false);
+  struct cuvil_text_item *item = cuvil_parse_find(p, key, false);
   if (!item) return CUVIL_OK;
   p->at = item->value;
   if (item->shape != ITEM_WORD) return cuvil_scan_expected(p, what);
@@ -217,11 +235,51 @@ static const char *pool_word(int i) {
 static const char *reduce_word(int i) {
   return cuvil_reduce_op_name((enum cuvil_reduce_op)i);
 }
+static const char *norm_word(int i) {
+  return cuvil_norm_op_name((enum cuvil_norm_op)i);
+}
 static const char *acc_word(int i) {
   return i == 0 ? "f32" : NULL;
 }
 static const char *math_word(int i) {
   return i == 0 ? "tf32" : NULL;
+}
+
+/* A real number under `key`, which must be given. */
+static enum cuvil_status take_real(struct cuvil_parser *p, const char *key,
+                                   const char *what, double *out, int *place) {
+  struct cuvil_text_item *item = cuvil_parse_find(p, key, false);
+  p->at = item ? item->value : p->end;
+  *place = cuvil_scan_offset(p, item ? item->at : p->end);
+  if (!item || item->shape != ITEM_REAL) return cuvil_scan_expected(p, what);
+  *out = (double)item->real;
+  item->used = true;
+  return CUVIL_OK;
+}
+
+static enum cuvil_status take_attention(struct cuvil_parser *p) {
+  struct cuvil_problem_places *at = &p->places;
+  int64_t causal = 0;
+  CUVIL_TRY(take_real(p, "scale", "scale= and a number", &p->problem->scale,
+                      &at->scale));
+  CUVIL_TRY(take_numbers(p, "causal", 1, &causal, &at->causal));
+  if (causal != 0 && causal != 1)
+    return cuvil_scan_wrong(p, p->text + at->causal, "causal must be 0 or 1");
+  p->problem->causal = causal == 1;
+  return CUVIL_OK;
+}
+
+static enum cuvil_status take_norm(struct cuvil_parser *p) {
+  struct cuvil_problem *problem = p->problem;
+  const char *what = "op=layer, rms, softmax or log_softmax";
+  int word = -1;
+  CUVIL_TRY(take_word(p, "op", norm_word, what, &word));
+  p->at = p->end;
+  if (word < 0) return cuvil_scan_expected(p, what);
+  problem->norm_op = (enum cuvil_norm_op)word;
+  if (!cuvil_norm_has_eps(problem->norm_op)) return CUVIL_OK;
+  return take_real(p, "eps", "eps= and a number", &problem->eps,
+                   &p->places.eps);
 }
 
 static enum cuvil_status take_attributes(struct cuvil_parser *p) {
@@ -247,10 +305,14 @@ static enum cuvil_status take_attributes(struct cuvil_parser *p) {
     p->at = p->end;
     if (word < 0) return cuvil_scan_expected(p, what);
     problem->reduce_op = (enum cuvil_reduce_op)word;
+  } else if (problem->kind == CUVIL_KIND_ATTENTION) {
+    CUVIL_TRY(take_attention(p));
+  } else if (problem->kind == CUVIL_KIND_NORM) {
+    CUVIL_TRY(take_norm(p));
   }
   if (p->form->accumulates)
     CUVIL_TRY(take_word(p, "acc", acc_word, "f32", &word));
-  struct cuvil_text_item *math = find(p, "math", false);
+  struct cuvil_text_item *math = cuvil_parse_find(p, "math", false);
   at->math = math ? cuvil_scan_offset(p, math->at) : 0;
   word = -1;
   CUVIL_TRY(take_word(p, "math", math_word, "tf32", &word));
@@ -258,127 +320,10 @@ static enum cuvil_status take_attributes(struct cuvil_parser *p) {
   return CUVIL_OK;
 }
 
-/* ---- second pass: operands */
-
-enum cuvil_status cuvil_parse_shape(struct cuvil_parser *p,
-                                    struct cuvil_operand *operand,
-                                    bool *extra) {
-  const struct cuvil_problem *problem = p->problem;
-  CUVIL_TRY(cuvil_scan_require(p, '[', "'['"));
-  while (!cuvil_scan_accept(p, ']')) {
-    if (operand->rank) CUVIL_TRY(cuvil_scan_require(p, ',', "',' or ']'"));
-    if (operand->rank == CUVIL_MAX_RANK)
-      return cuvil_scan_wrong(p, p->at, "more than 6 dimensions");
-    char name[CUVIL_NAME_SIZE];
-    cuvil_scan_skip(p);
-    const char *at = p->at;
-    CUVIL_TRY(cuvil_scan_name(p, "a dimension", name));
-    int dim = cuvil_problem_find_dim(problem, name);
-    if (dim < 0) {
-      p->at = at;
-      return cuvil_scan_expected(p, "a dimension of the problem");
-    }
-    operand->dims[operand->rank] = dim;
-    if (cuvil_scan_accept(p, '<')) {
-      int64_t limit;
-      CUVIL_TRY(cuvil_scan_integer(p, "a limit", &limit));
-      if (limit < 1) return cuvil_scan_wrong(p, at, "a limit must be positive");
-      operand->limit[operand->rank] = limit;
-    }
-    operand->rank++;
-  }
-  if (cuvil_scan_accept(p, '@')) {
-    CUVIL_TRY(cuvil_scan_require(p, '(', "'(' and strides"));
-    for (int i = 0; i < operand->rank; i++) {
-      if (i)
-        CUVIL_TRY(cuvil_scan_require(p, ',', "',' and one stride a dimension"));
-      CUVIL_TRY(cuvil_scan_integer(p, "a stride", &operand->strides[i]));
-    }
-    CUVIL_TRY(cuvil_scan_require(p, ')', "')'"));
-    operand->strided = operand->rank > 0;
-  }
-  while (cuvil_scan_accept(p, ':')) {
-    char flag[CUVIL_NAME_SIZE];
-    const char *at = p->at;
-    CUVIL_TRY(cuvil_scan_name(p, "weight or out", flag));
-    if (strcmp(flag, "weight") == 0) {
-      operand->weight = true;
-    } else if (extra && strcmp(flag, "out") == 0) {
-      *extra = true;
-    } else {
-      p->at = at;
-      return cuvil_scan_expected(p, extra ? "weight or out" : "weight");
-    }
-  }
-  return CUVIL_OK;
-}
-
-static enum cuvil_status take_operand(struct cuvil_parser *p,
-                                      struct cuvil_text_item *item,
-                                      enum cuvil_operand_role role,
-                                      bool *extra) {
-  struct cuvil_problem *problem = p->problem;
-  int index = problem->operand_count;
-  if (index == CUVIL_MAX_OPERANDS)
-    return cuvil_scan_wrong(p, item->at, "more than 16 operands");
-  struct cuvil_operand *operand = &problem->operands[index];
-  memcpy(operand->name, item->key, sizeof operand->name);
-  operand->role = role;
-  operand->dtype = cuvil_dtype_find(item->word, strlen(item->word));
-  p->at = item->value;
-  if (operand->dtype == CUVIL_DTYPE_NONE)
-    return cuvil_scan_expected(p, "a type (f32, f16, bf16, ...)");
-  while (cuvil_scan_is_name(*p->at))
-    p->at++;
-  CUVIL_TRY(cuvil_parse_shape(p, operand, extra));
-  p->places.operands[index] = cuvil_scan_offset(p, item->at);
-  problem->operand_count++;
-  item->used = true;
-  return CUVIL_OK;
-}
-
-static enum cuvil_status take_operands(struct cuvil_parser *p) {
-  const struct cuvil_kind_form *form = p->form;
-  int main = form->operand_count - 1;
-  for (int i = 0; i <= main; i++) {
-    struct cuvil_text_item *item = find(p, form->operands[i], false);
-    char what[32];
-    snprintf(what, sizeof what, "operand '%s=' of %s", form->operands[i],
-             form->name);
-    p->at = item ? item->value : p->end;
-    if (!item || item->shape != ITEM_OPERAND)
-      return cuvil_scan_expected(
-          p, item ? "a type and dimensions: f16[..]" : what);
-    bool extra = false;
-    CUVIL_TRY(take_operand(p, item,
-                           i == main ? CUVIL_ROLE_OUTPUT : CUVIL_ROLE_INPUT,
-                           i == main ? &extra : NULL));
-    if (extra)
-      return cuvil_scan_wrong(p, item->value,
-                              "the main output needs no ':out'");
-  }
-  p->problem->output = main;
-  for (int i = 0; i < p->item_count; i++) {
-    struct cuvil_text_item *item = &p->items[i];
-    if (item->used || item->shape != ITEM_OPERAND) continue;
-    bool extra = false;
-    CUVIL_TRY(take_operand(p, item, CUVIL_ROLE_OUTPUT, &extra));
-    if (!extra)
-      return CUVIL_FAIL(CU_ERR_PARSE,
-                        "problem text, column %d: '%s' is not an operand of "
-                        "%s; an extra output is marked ':out'",
-                        cuvil_scan_offset(p, item->at) + 1, item->key,
-                        form->name);
-  }
-  return CUVIL_OK;
-}
-
 static enum cuvil_status refuse_unused(const struct cuvil_parser *p) {
   for (int i = 0; i < p->item_count; i++) {
     const struct cuvil_text_item *item = &p->items[i];
     if (item->used) continue;
-    if (strcmp(item->key, "batch") == 0 && p->problem->kind == CUVIL_KIND_GEMM)
-      return cuvil_scan_wrong(p, item->at, "batch= is not in gemm/1 yet");
     return CUVIL_FAIL(
         CU_ERR_PARSE, "problem text, column %d: '%s' is not a key of %s/1",
         cuvil_scan_offset(p, item->at) + 1, item->key, p->form->name);
@@ -393,7 +338,7 @@ enum cuvil_status cuvil_problem_parse(const char *text,
   p.text = p.at = text;
   p.problem = out_problem;
   p.item_count = 0;
-  p.epilogue = NULL;
+  p.prologue = p.epilogue = NULL;
   p.end = text + strlen(text);
   p.places = (struct cuvil_problem_places){0};
   CUVIL_TRY(read_kind(&p));
@@ -401,8 +346,8 @@ enum cuvil_status cuvil_problem_parse(const char *text,
   p.places.end = cuvil_scan_offset(&p, p.end);
   CUVIL_TRY(take_dims(&p));
   CUVIL_TRY(take_attributes(&p));
-  CUVIL_TRY(take_operands(&p));
+  CUVIL_TRY(cuvil_parse_operands(&p));
   CUVIL_TRY(refuse_unused(&p));
-  CUVIL_TRY(cuvil_parse_epilogue(&p));
+  CUVIL_TRY(cuvil_parse_expressions(&p));
   return cuvil_problem_check(out_problem, &p.places);
 }

@@ -5,7 +5,7 @@
 
 #include "problem/internal.h"
 
-enum cuvil_item_shape { ITEM_NUMBERS, ITEM_WORD, ITEM_OPERAND };
+enum cuvil_item_shape { ITEM_NUMBERS, ITEM_REAL, ITEM_WORD, ITEM_OPERAND };
 
 struct cuvil_text_item {
   char key[CUVIL_NAME_SIZE];
@@ -14,6 +14,7 @@ struct cuvil_text_item {
   const char *value;
   int count;
   int64_t numbers[4];
+  float real;
   char word[CUVIL_NAME_SIZE];
   bool used;
 };
@@ -26,8 +27,15 @@ struct cuvil_parser {
   struct cuvil_problem_places places;
   int item_count;
   struct cuvil_text_item items[CUVIL_MAX_TEXT_ITEMS];
-  const char *epilogue; /* after "epi{"; NULL: none */
-  const char *end;      /* the text's terminating NUL */
+  const char *prologue, *epilogue; /* after "epi{"; NULL: none */
+  const char *end;                 /* the text's terminating NUL */
+};
+
+/* Flags of an operand that only some may have. */
+enum cuvil_flag {
+  CUVIL_FLAG_OUT = 1,  /* :out */
+  CUVIL_FLAG_ADD = 2,  /* :add */
+  CUVIL_FLAG_KEEP = 4, /* :keep */
 };
 
 /* ---- scan.c: tokens at p->at, which goes past them */
@@ -51,11 +59,18 @@ CUVIL_MUST_USE enum cuvil_status cuvil_scan_integer(struct cuvil_parser *p,
                                                     const char *what,
                                                     int64_t *out);
 
-/* ---- parse.c: from '[': dimensions, limits, strides.  Flags: weight, and out
- * where `extra` asks for it. */
+/* ---- parse_operand.c: from '[': dimensions, limits, strides.  Flags: weight,
+ * and those of enum cuvil_flag that are `allowed`. */
 CUVIL_MUST_USE enum cuvil_status cuvil_parse_shape(
-    struct cuvil_parser *p, struct cuvil_operand *operand, bool *extra);
-/* ---- parse_epilogue.c: the statements at p->epilogue. */
-CUVIL_MUST_USE enum cuvil_status cuvil_parse_epilogue(struct cuvil_parser *p);
+    struct cuvil_parser *p, struct cuvil_operand *operand, unsigned allowed,
+    unsigned *out_flags);
+/* All operands that stand among the items. */
+CUVIL_MUST_USE enum cuvil_status cuvil_parse_operands(struct cuvil_parser *p);
+/* ---- parse.c: the item of that key, numbers or not; NULL: none. */
+struct cuvil_text_item *cuvil_parse_find(struct cuvil_parser *p,
+                                         const char *key, bool numbers);
+/* ---- parse_epilogue.c: the statements at p->prologue and p->epilogue. */
+CUVIL_MUST_USE enum cuvil_status cuvil_parse_expressions(
+    struct cuvil_parser *p);
 
 #endif /* CUVIL_PROBLEM_PARSE_H_ */

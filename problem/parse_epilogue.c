@@ -1,4 +1,4 @@
-/* parse_epilogue.c - the statements of an epilogue.
+/* parse_epilogue.c - the statements of prologue and epilogue.
  *
  * A side input declares itself where it is first read; where it is read again
  * it is written out again, and must be the same.
@@ -36,7 +36,8 @@ static enum cuvil_status read_side(struct cuvil_parser *p, const char *name,
       return cuvil_scan_expected(p, "a type (f32, f16, bf16, ...)");
     }
   }
-  CUVIL_TRY(cuvil_parse_shape(p, &side, NULL));
+  unsigned flags;
+  CUVIL_TRY(cuvil_parse_shape(p, &side, 0, &flags));
   int index = cuvil_problem_find_operand(problem, name);
   if (index < 0) {
     index = problem->operand_count;
@@ -48,7 +49,7 @@ static enum cuvil_status read_side(struct cuvil_parser *p, const char *name,
   } else if (problem->operands[index].role != CUVIL_ROLE_SIDE) {
     return CUVIL_FAIL(CU_ERR_PARSE,
                       "problem text, column %d: '%s' is not a side input and "
-                      "cannot be read in the epilogue",
+                      "cannot be read in a statement",
                       cuvil_scan_offset(p, at) + 1, name);
   } else if (!same_shape(&problem->operands[index], &side)) {
     return CUVIL_FAIL(CU_ERR_PARSE,
@@ -67,6 +68,12 @@ static int find_value(const struct cuvil_expr *expr, const char *name) {
   return -1;
 }
 
+/* What the kind hands to the statements. */
+static const char *given_name(const struct cuvil_parser *p,
+                              const struct cuvil_expr *expr) {
+  return expr == &p->problem->prologue ? "x" : "acc";
+}
+
 static enum cuvil_status read_constant(struct cuvil_parser *p,
                                        struct cuvil_term *term) {
   float value;
@@ -83,11 +90,13 @@ static enum cuvil_status read_constant(struct cuvil_parser *p,
 }
 
 /* `name` was read already, at `at`. */
-static enum cuvil_status resolve_term(struct cuvil_parser *p, const char *name,
-                                      const char *at, struct cuvil_term *term) {
+static enum cuvil_status resolve_term(struct cuvil_parser *p,
+                                      const struct cuvil_expr *expr,
+                                      const char *name, const char *at,
+                                      struct cuvil_term *term) {
   cuvil_scan_skip(p);
   if (*p->at == '[' || *p->at == ':') return read_side(p, name, at, term);
-  if (strcmp(name, "acc") == 0) {
+  if (strcmp(name, given_name(p, expr)) == 0) {
     term->kind = CUVIL_TERM_ACC;
     return CUVIL_OK;
   }
@@ -95,7 +104,7 @@ static enum cuvil_status resolve_term(struct cuvil_parser *p, const char *name,
     p->at = at;
     return read_constant(p, term);
   }
-  int value = find_value(&p->problem->epilogue, name);
+  int value = find_value(expr, name);
   if (value >= 0) {
     term->kind = CUVIL_TERM_VALUE;
     term->index = value;
@@ -107,17 +116,21 @@ static enum cuvil_status resolve_term(struct cuvil_parser *p, const char *name,
   p->at = at;
   if (cuvil_problem_find_operand(p->problem, name) >= 0)
     return cuvil_scan_expected(p, "an operand with its dimensions: name[..]");
-  return cuvil_scan_expected(p, "acc, an earlier value, name[..] or a number");
+  return cuvil_scan_expected(
+      p, expr == &p->problem->prologue
+             ? "x, an earlier value, name[..] or a number"
+             : "acc, an earlier value, name[..] or a number");
 }
 
 static enum cuvil_status read_term(struct cuvil_parser *p,
+                                   const struct cuvil_expr *expr,
                                    struct cuvil_term *term) {
   cuvil_scan_skip(p);
   if (*p->at < 'a' || *p->at > 'z') return read_constant(p, term);
   const char *at = p->at;
   char name[CUVIL_NAME_SIZE];
   CUVIL_TRY(cuvil_scan_name(p, "a term", name));
-  return resolve_term(p, name, at, term);
+  return resolve_term(p, expr, name, at, term);
 }
 
 static int find_op(const char *name) {
@@ -126,8 +139,9 @@ static int find_op(const char *name) {
   return -1;
 }
 
-static enum cuvil_status read_call(struct cuvil_parser *p, const char *name,
-                                   const char *at,
+static enum cuvil_status read_call(struct cuvil_parser *p,
+                                   const struct cuvil_expr *expr,
+                                   const char *name, const char *at,
                                    struct cuvil_statement *statement) {
   int op = find_op(name);
   if (op < 0) {
@@ -138,18 +152,18 @@ static enum cuvil_status read_call(struct cuvil_parser *p, const char *name,
   CUVIL_TRY(cuvil_scan_require(p, '(', "'('"));
   for (int i = 0; i < cuvil_expr_op_args(statement->op); i++) {
     if (i) CUVIL_TRY(cuvil_scan_require(p, ',', "',' and the next argument"));
-    CUVIL_TRY(read_term(p, &statement->args[i]));
+    CUVIL_TRY(read_term(p, expr, &statement->args[i]));
   }
   return cuvil_scan_require(p, ')', "')'");
 }
 
-static enum cuvil_status read_statement(struct cuvil_parser *p) {
+static enum cuvil_status read_statement(struct cuvil_parser *p,
+                                        struct cuvil_expr *expr, int *places) {
   struct cuvil_problem *problem = p->problem;
-  struct cuvil_expr *expr = &problem->epilogue;
   cuvil_scan_skip(p);
   if (expr->count == CUVIL_MAX_STATEMENTS)
     return cuvil_scan_wrong(p, p->at, "more than 32 statements");
-  p->places.statements[expr->count] = cuvil_scan_offset(p, p->at);
+  places[expr->count] = cuvil_scan_offset(p, p->at);
   struct cuvil_statement *s = &expr->statements[expr->count];
   CUVIL_TRY(cuvil_scan_name(p, "a name and '='", s->name));
   CUVIL_TRY(cuvil_scan_require(p, '=', "'='"));
@@ -163,21 +177,29 @@ static enum cuvil_status read_statement(struct cuvil_parser *p) {
     CUVIL_TRY(cuvil_scan_name(p, "an expression", name));
     cuvil_scan_skip(p);
     if (*p->at == '(')
-      CUVIL_TRY(read_call(p, name, at, s));
+      CUVIL_TRY(read_call(p, expr, name, at, s));
     else
-      CUVIL_TRY(resolve_term(p, name, at, &s->args[0]));
+      CUVIL_TRY(resolve_term(p, expr, name, at, &s->args[0]));
   } else {
-    CUVIL_TRY(read_term(p, &s->args[0]));
+    CUVIL_TRY(read_term(p, expr, &s->args[0]));
   }
   expr->count++;
   return CUVIL_OK;
 }
 
-enum cuvil_status cuvil_parse_epilogue(struct cuvil_parser *p) {
-  if (!p->epilogue) return CUVIL_OK;
-  p->at = p->epilogue;
+static enum cuvil_status read_statements(struct cuvil_parser *p, const char *at,
+                                         struct cuvil_expr *expr, int *places) {
+  if (!at) return CUVIL_OK;
+  p->at = at;
   do {
-    CUVIL_TRY(read_statement(p));
+    CUVIL_TRY(read_statement(p, expr, places));
   } while (cuvil_scan_accept(p, ';'));
   return cuvil_scan_require(p, '}', "';' or '}'");
+}
+
+enum cuvil_status cuvil_parse_expressions(struct cuvil_parser *p) {
+  CUVIL_TRY(read_statements(p, p->prologue, &p->problem->prologue,
+                            p->places.prologue));
+  return read_statements(p, p->epilogue, &p->problem->epilogue,
+                         p->places.statements);
 }

@@ -56,19 +56,35 @@ static void print_shape(const struct printer *p, int index) {
   if (o->weight) cuvil_buf_puts(p->out, ":weight");
 }
 
+static void print_dim(const struct printer *p, int i) {
+  const struct cuvil_dim *dim = &p->problem->dims[i];
+  if (dim->derived) return;
+  cuvil_buf_printf(p->out, " %s=", dim->name);
+  /* The window's extents decide what a kernel does, not only how often. */
+  bool window = cuvil_kind_forms[p->problem->kind].window &&
+                (dim->name[0] == 'r' || dim->name[0] == 's');
+  if (window)
+    cuvil_buf_printf(p->out, "%" PRId64, dim->extent);
+  else
+    print_extent(p, dim->extent);
+}
+
 static void print_dims(const struct printer *p) {
-  for (int i = 0; i < p->problem->dim_count; i++) {
-    const struct cuvil_dim *dim = &p->problem->dims[i];
-    if (dim->derived) continue;
-    cuvil_buf_printf(p->out, " %s=", dim->name);
-    /* The window's extents decide what a kernel does, not only how often. */
-    bool window = cuvil_kind_forms[p->problem->kind].window &&
-                  (dim->name[0] == 'r' || dim->name[0] == 's');
-    if (window)
-      cuvil_buf_printf(p->out, "%" PRId64, dim->extent);
-    else
-      print_extent(p, dim->extent);
+  bool batched = cuvil_problem_batched(p->problem);
+  if (batched) print_dim(p, CUVIL_DIM_BATCH);
+  for (int i = 0; i < p->problem->dim_count; i++)
+    if (!(batched && i == CUVIL_DIM_BATCH)) print_dim(p, i);
+}
+
+/* A run-time scalar. */
+static void print_scalar(const struct printer *p, double value) {
+  if (p->signature) {
+    cuvil_buf_puts(p->out, "#");
+    return;
   }
+  char number[CUVIL_NUMBER_SIZE];
+  cuvil_number_print((float)value, number);
+  cuvil_buf_puts(p->out, number);
 }
 
 static void print_window(const struct printer *p) {
@@ -86,11 +102,12 @@ static void print_window(const struct printer *p) {
     print_extent(p, problem->group);
 }
 
-static void print_term(const struct printer *p, const struct cuvil_term *term) {
+static void print_term(const struct printer *p, const struct cuvil_expr *expr,
+                       const struct cuvil_term *term) {
   const struct cuvil_problem *problem = p->problem;
   switch (term->kind) {
     case CUVIL_TERM_ACC:
-      cuvil_buf_puts(p->out, "acc");
+      cuvil_buf_puts(p->out, expr == &problem->prologue ? "x" : "acc");
       break;
     case CUVIL_TERM_OPERAND: {
       const struct cuvil_operand *o = &problem->operands[term->index];
@@ -101,24 +118,18 @@ static void print_term(const struct printer *p, const struct cuvil_term *term) {
       break;
     }
     case CUVIL_TERM_VALUE:
-      cuvil_buf_puts(p->out, problem->epilogue.statements[term->index].name);
+      cuvil_buf_puts(p->out, expr->statements[term->index].name);
       break;
     case CUVIL_TERM_CONSTANT:
-      if (p->signature) {
-        cuvil_buf_puts(p->out, "#");
-      } else {
-        char number[CUVIL_NUMBER_SIZE];
-        cuvil_number_print((float)term->value, number);
-        cuvil_buf_puts(p->out, number);
-      }
+      print_scalar(p, term->value);
       break;
   }
 }
 
-static void print_epilogue(const struct printer *p) {
-  const struct cuvil_expr *expr = &p->problem->epilogue;
+static void print_expr(const struct printer *p, const char *key,
+                       const struct cuvil_expr *expr) {
   if (expr->count == 0) return;
-  cuvil_buf_puts(p->out, " epi{");
+  cuvil_buf_printf(p->out, " %s{", key);
   for (int i = 0; i < expr->count; i++) {
     const struct cuvil_statement *s = &expr->statements[i];
     cuvil_buf_printf(p->out, "%s%s=", i ? "; " : "", s->name);
@@ -126,11 +137,30 @@ static void print_epilogue(const struct printer *p) {
     if (call) cuvil_buf_printf(p->out, "%s(", cuvil_expr_op_name(s->op));
     for (int a = 0; a < cuvil_expr_op_args(s->op); a++) {
       if (a) cuvil_buf_puts(p->out, ",");
-      print_term(p, &s->args[a]);
+      print_term(p, expr, &s->args[a]);
     }
     if (call) cuvil_buf_puts(p->out, ")");
   }
   cuvil_buf_puts(p->out, "}");
+}
+
+/* What stands between an attention's or a norm's operands and acc=. */
+static void print_attributes(const struct printer *p) {
+  const struct cuvil_problem *problem = p->problem;
+  if (problem->kind == CUVIL_KIND_ATTENTION) {
+    cuvil_buf_puts(p->out, " scale=");
+    print_scalar(p, problem->scale);
+    cuvil_buf_printf(p->out, " causal=%d", problem->causal);
+    if (problem->mask < 0) return;
+    cuvil_buf_printf(p->out, " mask=%s",
+                     cuvil_dtype_name(problem->operands[problem->mask].dtype));
+    print_shape(p, problem->mask);
+    cuvil_buf_puts(p->out, problem->mask_keep ? ":keep" : ":add");
+  } else if (problem->kind == CUVIL_KIND_NORM &&
+             cuvil_norm_has_eps(problem->norm_op)) {
+    cuvil_buf_puts(p->out, " eps=");
+    print_scalar(p, problem->eps);
+  }
 }
 
 static void print(const struct printer *p) {
@@ -142,6 +172,8 @@ static void print(const struct printer *p) {
   if (problem->kind == CUVIL_KIND_REDUCE)
     cuvil_buf_printf(p->out, " op=%s",
                      cuvil_reduce_op_name(problem->reduce_op));
+  if (problem->kind == CUVIL_KIND_NORM)
+    cuvil_buf_printf(p->out, " op=%s", cuvil_norm_op_name(problem->norm_op));
   print_dims(p);
   if (form->window) print_window(p);
   for (int i = 0; i < problem->operand_count; i++) {
@@ -152,9 +184,11 @@ static void print(const struct printer *p) {
     if (o->role == CUVIL_ROLE_OUTPUT && i != problem->output)
       cuvil_buf_puts(p->out, ":out");
   }
+  print_attributes(p);
   if (form->accumulates) cuvil_buf_puts(p->out, " acc=f32");
   if (problem->tf32) cuvil_buf_puts(p->out, " math=tf32");
-  print_epilogue(p);
+  print_expr(p, "pro", &problem->prologue);
+  print_expr(p, "epi", &problem->epilogue);
 }
 
 void cuvil_problem_print(const struct cuvil_problem *problem,

@@ -19,42 +19,82 @@
 
 const struct cuvil_kind_form cuvil_kind_forms[CUVIL_KIND_COUNT] = {
     [CUVIL_KIND_GEMM] = {.name = "gemm",
-                         .dims = "mnk",
+                         .dims = "m,n,k",
                          .derived = "",
+                         .optional = "batch",
                          .operand_count = 3,
                          .operands = {"a", "b", "c"},
-                         .operand_dims = {"mk", "nk", "mn"},
+                         .operand_dims = {"m,k", "n,k", "m,n"},
+                         .acc = true,
                          .accumulates = true,
                          .contracts = true},
     [CUVIL_KIND_CONV] = {.name = "conv",
-                         .dims = "nchwkrs",
-                         .derived = "pq",
+                         .dims = "n,c,h,w,k,r,s",
+                         .derived = "p,q",
+                         .optional = "",
                          .operand_count = 3,
                          .operands = {"x", "w", "y"},
-                         .operand_dims = {"nhwc", "krsc", "npqk"},
+                         .operand_dims = {"n,h,w,c", "k,r,s,c", "n,p,q,k"},
                          .window = true,
                          .group = true,
+                         .acc = true,
                          .accumulates = true,
                          .contracts = true},
     [CUVIL_KIND_POOL] = {.name = "pool",
-                         .dims = "nchwrs",
-                         .derived = "pq",
+                         .dims = "n,c,h,w,r,s",
+                         .derived = "p,q",
+                         .optional = "",
                          .operand_count = 2,
                          .operands = {"x", "y"},
-                         .operand_dims = {"nhwc", "npqc"},
+                         .operand_dims = {"n,h,w,c", "n,p,q,c"},
                          .window = true,
+                         .acc = true,
                          .accumulates = true},
     [CUVIL_KIND_REDUCE] = {.name = "reduce",
                            .dims = "",
                            .derived = "",
+                           .optional = "",
                            .operand_count = 2,
                            .operands = {"x", "y"},
+                           .acc = true,
                            .accumulates = true},
     [CUVIL_KIND_POINTWISE] = {.name = "pointwise",
                               .dims = "",
                               .derived = "",
+                              .optional = "",
                               .operand_count = 1,
                               .operands = {"y"}},
+    [CUVIL_KIND_ATTENTION] = {.name = "attention",
+                              .dims = "b,hq,hkv,sq,skv,d,dv",
+                              .derived = "",
+                              .optional = "",
+                              .operand_count = 4,
+                              .operands = {"q", "k", "v", "o"},
+                              .operand_dims = {"b,sq,hq,d", "b,skv,hkv,d",
+                                               "b,skv,hkv,dv", "b,sq,hq,dv"},
+                              .accumulates = true,
+                              .contracts = true,
+                              .whole = true,
+                              .bare = true},
+    [CUVIL_KIND_NORM] = {.name = "norm",
+                         .dims = "m,n",
+                         .derived = "",
+                         .optional = "",
+                         .operand_count = 2,
+                         .operands = {"x", "y"},
+                         .operand_dims = {"m,n", "m,n"},
+                         .acc = true,
+                         .accumulates = true,
+                         .whole = true},
+    [CUVIL_KIND_GATHER] = {.name = "gather",
+                           .dims = "v,m,n",
+                           .derived = "",
+                           .optional = "",
+                           .operand_count = 3,
+                           .operands = {"table", "index", "y"},
+                           .operand_dims = {"v,n", "m", "m,n"},
+                           .acc = true,
+                           .whole = true},
 };
 
 static const struct {
@@ -104,7 +144,43 @@ const char *cuvil_reduce_op_name(enum cuvil_reduce_op op) {
   return NULL;
 }
 
+const char *cuvil_norm_op_name(enum cuvil_norm_op op) {
+  switch (op) {
+    case CUVIL_NORM_LAYER:
+      return "layer";
+    case CUVIL_NORM_RMS:
+      return "rms";
+    case CUVIL_NORM_SOFTMAX:
+      return "softmax";
+    case CUVIL_NORM_LOG_SOFTMAX:
+      return "log_softmax";
+  }
+  return NULL;
+}
+
+bool cuvil_norm_has_eps(enum cuvil_norm_op op) {
+  return op == CUVIL_NORM_LAYER || op == CUVIL_NORM_RMS;
+}
+
 /* ---- names and numbers */
+
+bool cuvil_dims_next(const char **list, char out[CUVIL_NAME_SIZE]) {
+  memset(out, 0, CUVIL_NAME_SIZE);
+  size_t size = strcspn(*list, ",");
+  if (size == 0 || size >= CUVIL_NAME_SIZE) return false;
+  memcpy(out, *list, size);
+  *list += size;
+  if (**list) ++*list;
+  return true;
+}
+
+int cuvil_dims_count(const char *list) {
+  char name[CUVIL_NAME_SIZE];
+  int count = 0;
+  while (cuvil_dims_next(&list, name))
+    count++;
+  return count;
+}
 
 bool cuvil_name_valid(const char *name) {
   if (name[0] < 'a' || name[0] > 'z') return false;
@@ -189,6 +265,11 @@ bool cuvil_operand_has_dim(const struct cuvil_operand *operand, int dim) {
   return false;
 }
 
+bool cuvil_problem_batched(const struct cuvil_problem *problem) {
+  return problem->kind == CUVIL_KIND_GEMM &&
+         problem->dim_count > CUVIL_DIM_BATCH;
+}
+
 int64_t cuvil_operand_extent(const struct cuvil_problem *problem, int operand,
                              int i) {
   const struct cuvil_operand *o = &problem->operands[operand];
@@ -232,6 +313,37 @@ static double product(const struct cuvil_problem *problem, int operand) {
   return count;
 }
 
+/* Pairs of a query and a key of one head that causal=1 leaves. */
+static double attended(const struct cuvil_problem *problem) {
+  double queries = (double)problem->dims[CUVIL_ATTENTION_DIM_SQ].extent;
+  double keys = (double)problem->dims[CUVIL_ATTENTION_DIM_SKV].extent;
+  if (!problem->causal) return queries * keys;
+  /* The last min(queries, keys) queries see some: keys - i of them. */
+  double some = queries < keys ? queries : keys;
+  return some * keys - some * (some - 1) / 2;
+}
+
+/* Of one element, each pass over the row counted once. */
+static double norm_operations(enum cuvil_norm_op op) {
+  switch (op) {
+    case CUVIL_NORM_LAYER:
+      return 5; /* sum; subtract, square, add; multiply */
+    case CUVIL_NORM_RMS:
+      return 3; /* square, add; multiply */
+    case CUVIL_NORM_SOFTMAX:
+    case CUVIL_NORM_LOG_SOFTMAX:
+      return 5; /* maximum; subtract, exponential, sum; multiply or subtract */
+  }
+  return 0;
+}
+
+static double statements(const struct cuvil_expr *expr) {
+  double operations = 0;
+  for (int i = 0; i < expr->count; i++)
+    if (expr->statements[i].op != CUVIL_OP_COPY) operations++;
+  return operations;
+}
+
 double cuvil_problem_flops(const struct cuvil_problem *problem) {
   double outputs = product(problem, problem->output);
   switch (problem->kind) {
@@ -247,20 +359,37 @@ double cuvil_problem_flops(const struct cuvil_problem *problem) {
              (double)problem->dims[CUVIL_POOL_DIM_S].extent;
     case CUVIL_KIND_REDUCE:
       return product(problem, CUVIL_REDUCE_X);
+    case CUVIL_KIND_ATTENTION:
+      return 2 * (double)problem->dims[CUVIL_ATTENTION_DIM_B].extent *
+             (double)problem->dims[CUVIL_ATTENTION_DIM_HQ].extent *
+             (double)(problem->dims[CUVIL_ATTENTION_DIM_D].extent +
+                      problem->dims[CUVIL_ATTENTION_DIM_DV].extent) *
+             attended(problem);
+    case CUVIL_KIND_NORM:
+      return outputs *
+             (norm_operations(problem->norm_op) +
+              statements(&problem->prologue) + statements(&problem->epilogue));
     case CUVIL_KIND_POINTWISE:
+    case CUVIL_KIND_GATHER:
     case CUVIL_KIND_COUNT:
       break;
   }
-  double operations = 0;
-  for (int i = 0; i < problem->epilogue.count; i++)
-    if (problem->epilogue.statements[i].op != CUVIL_OP_COPY) operations++;
-  return outputs * operations;
+  return outputs * statements(&problem->epilogue);
+}
+
+/* Elements of an operand that have to be moved. */
+static double moved(const struct cuvil_problem *problem, int operand) {
+  double count = product(problem, operand);
+  if (problem->kind != CUVIL_KIND_GATHER || operand != CUVIL_GATHER_TABLE)
+    return count;
+  double read = product(problem, CUVIL_GATHER_Y);
+  return read < count ? read : count;
 }
 
 double cuvil_problem_bytes(const struct cuvil_problem *problem) {
   double bytes = 0;
   for (int i = 0; i < problem->operand_count; i++)
-    bytes += product(problem, i) *
+    bytes += moved(problem, i) *
              (double)cuvil_dtype_size(problem->operands[i].dtype);
   return bytes;
 }
@@ -275,12 +404,12 @@ void cuvil_problem_begin(enum cuvil_kind kind, struct cuvil_problem *out) {
   out->group = 1;
   if (form->window)
     out->stride[0] = out->stride[1] = out->dilation[0] = out->dilation[1] = 1;
-  for (int i = 0; form->dims[i]; i++)
-    out->dims[out->dim_count++].name[0] = form->dims[i];
-  for (int i = 0; form->derived[i]; i++) {
-    out->dims[out->dim_count].name[0] = form->derived[i];
+  out->mask = -1;
+  const char *dims = form->dims, *derived = form->derived;
+  while (cuvil_dims_next(&dims, out->dims[out->dim_count].name))
+    out->dim_count++;
+  while (cuvil_dims_next(&derived, out->dims[out->dim_count].name))
     out->dims[out->dim_count++].derived = true;
-  }
 }
 
 int cuvil_problem_add_dim(struct cuvil_problem *problem, const char *name,
@@ -318,10 +447,9 @@ int cuvil_problem_add_operand(struct cuvil_problem *problem, const char *name,
   return index;
 }
 
-int cuvil_problem_add_statement(struct cuvil_problem *problem, const char *name,
-                                enum cuvil_expr_op op,
-                                const struct cuvil_term *args, int output) {
-  struct cuvil_expr *expr = &problem->epilogue;
+static int append(struct cuvil_expr *expr, const char *name,
+                  enum cuvil_expr_op op, const struct cuvil_term *args,
+                  int output) {
   if (expr->count == CUVIL_MAX_STATEMENTS) return -1;
   struct cuvil_statement *s = &expr->statements[expr->count];
   memset(s, 0, sizeof *s);
@@ -332,8 +460,21 @@ int cuvil_problem_add_statement(struct cuvil_problem *problem, const char *name,
     s->args[i].index = args[i].index;
     s->args[i].value = args[i].value;
   }
-  s->output = strcmp(name, "out") == 0 ? problem->output : output;
+  s->output = output;
   return expr->count++;
+}
+
+int cuvil_problem_add_statement(struct cuvil_problem *problem, const char *name,
+                                enum cuvil_expr_op op,
+                                const struct cuvil_term *args, int output) {
+  if (strcmp(name, "out") == 0) output = problem->output;
+  return append(&problem->epilogue, name, op, args, output);
+}
+
+int cuvil_problem_add_prologue(struct cuvil_problem *problem, const char *name,
+                               enum cuvil_expr_op op,
+                               const struct cuvil_term *args, int output) {
+  return append(&problem->prologue, name, op, args, output);
 }
 
 enum cuvil_status cuvil_problem_finish(struct cuvil_problem *problem) {

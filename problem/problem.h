@@ -9,14 +9,24 @@
  *       x=f16[n,h,w,c] y=f16[n,p,q,c] acc=f32
  *   reduce/1 op=mean n=1 h=7 w=7 c=2048 x=f16[n,h,w,c] y=f16[n,c] acc=f32
  *   pointwise/1 n=1 c=4 h=224 w=224 y=f16[n,h,w,c] epi{out=x:f32[n,c<3,h,w]}
+ *   attention/1 b=8 hq=12 hkv=12 sq=128 skv=128 d=64 dv=64 q=f16[b,sq,hq,d]
+ *       k=f16[b,skv,hkv,d] v=f16[b,skv,hkv,dv] o=f16[b,sq,hq,dv] scale=0.125
+ *       causal=0 mask=f16[b,skv]:add acc=f32
+ *   norm/1 op=layer m=1024 n=768 x=f16[m,n] y=f16[m,n] sum=f16[m,n]:out
+ *       eps=1e-05 acc=f32 pro{sum=add(x,res[m,n])}
+ *       epi{t=mul(acc,gamma[n]); out=add(t,beta[n])}
+ *   gather/1 v=50257 m=512 n=768 table=f16[v,n]:weight index=i64[m] y=f16[m,n]
+ *       epi{out=add(acc,pos[m,n])}
  *
  * (one line each; line breaks above are for the page).  Parse and print are
  * inverse: print(parse(t)) is the canonical text, parse(print(p)) == p.  The
  * canonical text is what databases, recordings and command lines hold.
  *
- * Dimensions are named.  gemm has m n k; conv has n c h w k r s and the
- * derived p q (output height, width); pool the same without k; reduce and
- * pointwise name their own, with single lower-case letters or letter+digit.
+ * Dimensions are named.  gemm has m n k and, where it is one of many, batch
+ * (printed first, CUVIL_DIM_BATCH; c has it, a and b may; an extent of 1 is
+ * none); conv has n c h w k r s and the derived p q (output height, width);
+ * pool the same without k; reduce and pointwise name their own, with single
+ * lower-case letters or letter+digit.
  * An operand lists its dimensions from slowest to fastest; `@(s0,s1,..)` after
  * the bracket gives strides in elements where it is not packed; `name<L` inside
  * the bracket says that the operand holds only the first L of that dimension
@@ -36,9 +46,29 @@
  * group in conv: w is [k,r,s,c] with c standing for c/group elements
  * (cuvil_operand_extent says so).
  *
+ * attention: for each b and query head i of hq, with key and value head
+ * i / (hq / hkv): o = softmax(scale q k^T + mask) v, the softmax over skv in
+ * fp32.  mask has some of b hq sq skv; `:add` is added to the scaled scores,
+ * `:keep` (bool) excludes where it is false; causal=1 excludes the keys j > i +
+ * skv - sq for query i.  A query whose keys are all excluded by keep and causal
+ * gives 0; an additive mask that is -inf for all of them gives NaN, as ONNX
+ * says.  scale is a run-time scalar.  No epilogue.
+ *
+ * norm: m rows of n elements.  The prologue computes what is normalised from
+ * `x`, the main input's element, and side inputs; its last statement's value
+ * is taken in fp32 (absent: x).  It may assign an extra output (a residual sum
+ * that is needed again), which is rounded when stored, not before it is
+ * normalised.  acc is then (v - mean) / sqrt(variance + eps) for layer, with
+ * the variance divided by n; v / sqrt(mean(v v) + eps) for rms; exp(v - max) /
+ * sum, or its logarithm, for the softmaxes, which have no eps.  Statistics in
+ * fp32; all excluded (-inf throughout) is NaN.
+ *
+ * gather: acc = table[index[m], n]; a negative index counts from the end of v,
+ * what is still outside is clamped to 0 or v - 1.
+ *
  * What is left out has a default: stride=1,1 pad=0,0,0,0 dil=1,1 group=1
- * acc=f32; the canonical text has them all.  Key=value pairs may come in any
- * order and white space may stand between any two tokens.  Names are
+ * causal=0 acc=f32; the canonical text has them all.  Key=value pairs may come
+ * in any order and white space may stand between any two tokens.  Names are
  * [a-z][a-z0-9_]*, at most 15 characters; operands and values share one
  * namespace, dimensions have their own (conv has a dimension w and an operand
  * w).
@@ -70,6 +100,9 @@ enum cuvil_kind {
   CUVIL_KIND_POOL,
   CUVIL_KIND_REDUCE,
   CUVIL_KIND_POINTWISE,
+  CUVIL_KIND_ATTENTION,
+  CUVIL_KIND_NORM,
+  CUVIL_KIND_GATHER,
   CUVIL_KIND_COUNT
 };
 const char *cuvil_kind_name(enum cuvil_kind kind);
@@ -82,7 +115,7 @@ struct cuvil_dim {
 
 enum cuvil_operand_role {
   CUVIL_ROLE_INPUT,  /* a, b, x, w: read by the kind itself */
-  CUVIL_ROLE_SIDE,   /* read by the epilogue */
+  CUVIL_ROLE_SIDE,   /* read by prologue or epilogue; attention's mask */
   CUVIL_ROLE_OUTPUT, /* operand index `output` first, then extra outputs */
 };
 
@@ -140,7 +173,7 @@ const char *cuvil_expr_op_name(enum cuvil_expr_op op);
 int cuvil_expr_op_args(enum cuvil_expr_op op);
 
 enum cuvil_term_kind {
-  CUVIL_TERM_ACC,      /* the accumulator */
+  CUVIL_TERM_ACC,      /* the accumulator; in a prologue the input, `x` */
   CUVIL_TERM_OPERAND,  /* index: operand, read at the output's coordinates */
   CUVIL_TERM_VALUE,    /* index: an earlier statement */
   CUVIL_TERM_CONSTANT, /* value: a run-time scalar of the kernel */
@@ -168,6 +201,12 @@ enum cuvil_reduce_op {
   CUVIL_REDUCE_MAX,
   CUVIL_REDUCE_MIN
 };
+enum cuvil_norm_op {
+  CUVIL_NORM_LAYER,
+  CUVIL_NORM_RMS,
+  CUVIL_NORM_SOFTMAX,
+  CUVIL_NORM_LOG_SOFTMAX
+};
 
 /* A plain value: copy it freely, no ownership inside. */
 struct cuvil_problem {
@@ -176,7 +215,7 @@ struct cuvil_problem {
   int dim_count;
   struct cuvil_dim dims[CUVIL_MAX_DIMS];
   int operand_count; /* inputs, then output, extra outputs, side inputs in the
-                        order of their first use in the epilogue */
+                        order of their first use in prologue, epilogue */
   struct cuvil_operand operands[CUVIL_MAX_OPERANDS];
   int output;                 /* index of the main output's operand */
   struct cuvil_expr epilogue; /* count 0: out=acc */
@@ -186,6 +225,14 @@ struct cuvil_problem {
   int64_t group;
   enum cuvil_pool_op pool_op;
   enum cuvil_reduce_op reduce_op;
+  /* attention */
+  double scale; /* as fp32 holds it */
+  bool causal, mask_keep;
+  int mask; /* operand index; -1: none, and in other kinds; finish finds it */
+  /* norm */
+  enum cuvil_norm_op norm_op;
+  double eps;                 /* as fp32 holds it; 0 for the softmaxes */
+  struct cuvil_expr prologue; /* count 0: the input itself */
 };
 
 /* Operand and dimension places that a kind fixes. */
@@ -194,7 +241,16 @@ enum { CUVIL_CONV_X = 0, CUVIL_CONV_W = 1, CUVIL_CONV_Y = 2 };
 enum { CUVIL_POOL_X = 0, CUVIL_POOL_Y = 1 };
 enum { CUVIL_REDUCE_X = 0, CUVIL_REDUCE_Y = 1 };
 enum { CUVIL_POINTWISE_Y = 0 };
-enum { CUVIL_DIM_M, CUVIL_DIM_N, CUVIL_DIM_K }; /* gemm */
+enum {
+  CUVIL_ATTENTION_Q = 0,
+  CUVIL_ATTENTION_K = 1,
+  CUVIL_ATTENTION_V = 2,
+  CUVIL_ATTENTION_O = 3
+};
+enum { CUVIL_NORM_X = 0, CUVIL_NORM_Y = 1 };
+enum { CUVIL_GATHER_TABLE = 0, CUVIL_GATHER_INDEX = 1, CUVIL_GATHER_Y = 2 };
+/* gemm; BATCH where cuvil_problem_batched */
+enum { CUVIL_DIM_M, CUVIL_DIM_N, CUVIL_DIM_K, CUVIL_DIM_BATCH };
 enum {
   CUVIL_CONV_DIM_N,
   CUVIL_CONV_DIM_C,
@@ -216,6 +272,17 @@ enum {
   CUVIL_POOL_DIM_P,
   CUVIL_POOL_DIM_Q
 };
+enum {
+  CUVIL_ATTENTION_DIM_B,
+  CUVIL_ATTENTION_DIM_HQ,
+  CUVIL_ATTENTION_DIM_HKV,
+  CUVIL_ATTENTION_DIM_SQ,
+  CUVIL_ATTENTION_DIM_SKV,
+  CUVIL_ATTENTION_DIM_D,
+  CUVIL_ATTENTION_DIM_DV
+};
+enum { CUVIL_NORM_DIM_M, CUVIL_NORM_DIM_N };
+enum { CUVIL_GATHER_DIM_V, CUVIL_GATHER_DIM_M, CUVIL_GATHER_DIM_N };
 
 /* Parses and validates; CU_ERR_PARSE names the column and what was expected.
  */
@@ -238,8 +305,8 @@ void cuvil_problem_signature(const struct cuvil_problem *problem,
  * fixes (extents 0, derived ones included) and the defaults of the attributes.
  */
 void cuvil_problem_begin(enum cuvil_kind kind, struct cuvil_problem *out);
-/* Adds a dimension of a reduce or pointwise problem; its index, -1 when there
- * is no room. */
+/* Adds a dimension of a reduce or pointwise problem, or a gemm's "batch"; its
+ * index, -1 when there is no room. */
 int cuvil_problem_add_dim(struct cuvil_problem *problem, const char *name,
                           int64_t extent);
 /* Adds a packed operand with dimensions named by `dims` ("n,h,w,c"; "" for a
@@ -254,9 +321,14 @@ int cuvil_problem_add_operand(struct cuvil_problem *problem, const char *name,
 int cuvil_problem_add_statement(struct cuvil_problem *problem, const char *name,
                                 enum cuvil_expr_op op,
                                 const struct cuvil_term *args, int output);
+/* The same for a norm's prologue; output: the extra output of that name, or
+ * -1.  Side inputs of the prologue stand before those of the epilogue. */
+int cuvil_problem_add_prologue(struct cuvil_problem *problem, const char *name,
+                               enum cuvil_expr_op op,
+                               const struct cuvil_term *args, int output);
 /* Fills derived dims and packed strides, rounds constants to fp32, drops an
- * epilogue that is only out=acc, checks every rule that parse checks
- * (CU_ERR_INVALID_ARGUMENT). */
+ * epilogue that is only out=acc (a prologue that is only x, a batch of 1),
+ * checks every rule that parse checks (CU_ERR_INVALID_ARGUMENT). */
 CUVIL_MUST_USE enum cuvil_status cuvil_problem_finish(
     struct cuvil_problem *problem);
 
@@ -275,11 +347,14 @@ int64_t cuvil_operand_extent(const struct cuvil_problem *problem, int operand,
 int64_t cuvil_operand_elements(const struct cuvil_problem *problem,
                                int operand);
 int64_t cuvil_operand_bytes(const struct cuvil_problem *problem, int operand);
+/* A gemm that has the dimension batch. */
+bool cuvil_problem_batched(const struct cuvil_problem *problem);
 bool cuvil_operand_has_dim(const struct cuvil_operand *operand, int dim);
 /* Largest power of two, at most 16, that divides the extent. */
 int cuvil_divisibility(int64_t extent);
 
-/* Work counts for roofs: multiply-add is 2; each operand moved once. */
+/* Work counts for roofs: multiply-add is 2; what is excluded by causal=1 is no
+ * work; each operand moved once, of a gather's table only the rows read. */
 double cuvil_problem_flops(const struct cuvil_problem *problem);
 double cuvil_problem_bytes(const struct cuvil_problem *problem);
 

@@ -204,6 +204,9 @@ enum cuvil_status cuvil_problem_reference(const struct cuvil_problem *problem,
     case CUVIL_KIND_POINTWISE:
       cuvil_reference_pointwise(&job);
       return CUVIL_OK;
+    case CUVIL_KIND_ATTENTION:
+    case CUVIL_KIND_NORM:
+    case CUVIL_KIND_GATHER:
     case CUVIL_KIND_COUNT:
       break;
   }

@@ -23,7 +23,7 @@ static bool is_matrix(const struct cuvil_operand *o) {
 static bool applicable(const struct cuvil_problem *problem,
                        const struct cuvil_arch *arch) {
   (void)arch;
-  return problem->kind == CUVIL_KIND_GEMM &&
+  return problem->kind == CUVIL_KIND_GEMM && !cuvil_problem_batched(problem) &&
          is_matrix(&problem->operands[CUVIL_GEMM_A]) &&
          is_matrix(&problem->operands[CUVIL_GEMM_B]);
 }

@@ -20,6 +20,9 @@ static int inputs_of(enum cuvil_kind kind) {
     case CUVIL_KIND_REDUCE:
       return 1;
     case CUVIL_KIND_POINTWISE:
+    case CUVIL_KIND_ATTENTION:
+    case CUVIL_KIND_NORM:
+    case CUVIL_KIND_GATHER:
     case CUVIL_KIND_COUNT:
       break;
   }
@@ -84,8 +87,7 @@ enum cuvil_status cuvil_naive_emit(struct cuvil_emission *e,
 static bool applicable(const struct cuvil_problem *problem,
                        const struct cuvil_arch *arch) {
   (void)arch;
-  (void)problem;
-  return true;
+  return !cuvil_problem_batched(problem);
 }
 
 static void default_config(const struct cuvil_query *query,

@@ -199,16 +199,16 @@ static const struct {
 } mistakes[] = {
     {"", 1, "expected a kind"},
     {"gem/1", 1,
-     "expected a kind (gemm, conv, pool, reduce, pointwise), "
-     "found 'gem'"},
+     "expected a kind (gemm, conv, pool, reduce, pointwise, attention, norm, "
+     "gather), found 'gem'"},
     {"gemm", 5, "expected '/' and the version, found the end"},
     {"gemm/2 m=1", 6, "version 1"},
     {"gemm/1 m", 9, "expected '=', found the end"},
     {"gemm/1 m=2 n=2 a=f16[m,k]", 26, "expected 'k=' of gemm, found the end"},
     {"gemm/1 m=2 m=2", 12, "'m' is given twice"},
     {"gemm/1 m=x n=2", 0, "expected 'm=' of gemm"},
-    {"gemm/1 m=2 n=2 k=2 batch=4 a=f16[m,k] b=f16[n,k] c=f16[m,n]", 20,
-     "batch= is not in gemm/1 yet"},
+    {"gemm/1 m=2 n=2 k=2 batch=4 a=f16[m,k] b=f16[n,k] c=f16[m,n]", 50,
+     "operand 'c' of gemm must have the dimensions m,n,batch"},
     {"gemm/1 m=2 n=2 k=2 q=4 a=f16[m,k] b=f16[n,k] c=f16[m,n]", 20,
      "'q' is not a key of gemm/1"},
     {"gemm/1 m=2 n=2 k=2 a=f16[m,k] b=f16[n,k] z=f16[m,n] c=f16[m,n]", 42,
@@ -222,7 +222,7 @@ static const struct {
     {"gemm/1 m=2 n=2 k=2 a=f16[m,k b=f16[n,k c=f16[m,n", 49,
      "expected ']', found the end"},
     {"gemm/1 m=2 n=2 k=2 a=f16[m,n] b=f16[n,k] c=f16[m,n]", 20,
-     "operand 'a' of gemm must have the dimensions mk"},
+     "operand 'a' of gemm must have the dimensions m,k"},
     {"gemm/1 m=2 n=2 k=2 a=f16[m,m] b=f16[n,k] c=f16[m,n]", 20,
      "operand 'a' has dimension 'm' twice"},
     {"gemm/1 m=2 n=2 k=2 a=f16[m,k] b=f32[n,k] c=f16[m,n]", 31,
@@ -383,11 +383,16 @@ static void random_fixed(struct cuvil_rng *rng, struct cuvil_problem *p) {
     p->dims[i].extent = pick(rng, 1, 40);
   if (p->kind == CUVIL_KIND_GEMM) {
     bool swap = cuvil_rng_below(rng, 2);
+    bool batch = cuvil_rng_below(rng, 2);
+    if (batch) cuvil_problem_add_dim(p, "batch", pick(rng, 1, 4));
     cuvil_problem_add_operand(p, "a", CUVIL_ROLE_INPUT, in,
                               swap ? "k,m" : "m,k");
-    cuvil_problem_add_operand(p, "b", CUVIL_ROLE_INPUT, in, "n,k");
+    cuvil_problem_add_operand(p, "b", CUVIL_ROLE_INPUT, in,
+                              batch ? "n,batch,k" : "n,k");
     cuvil_problem_add_operand(p, "c", CUVIL_ROLE_OUTPUT, out,
-                              swap ? "n,m" : "m,n");
+                              batch  ? "batch,m,n"
+                              : swap ? "n,m"
+                                     : "m,n");
     p->tf32 = in == CUVIL_F32 && cuvil_rng_below(rng, 2);
     return;
   }
@@ -474,7 +479,7 @@ static void test_random(void **state) {
   for (int round = 0; round < 3000; round++) {
     struct cuvil_problem p;
     cuvil_problem_begin(
-        (enum cuvil_kind)cuvil_rng_below(&rng, CUVIL_KIND_COUNT), &p);
+        (enum cuvil_kind)cuvil_rng_below(&rng, CUVIL_KIND_POINTWISE + 1), &p);
     if (p.dim_count)
       random_fixed(&rng, &p);
     else
