@@ -21,6 +21,7 @@ PyTorch peers are handed fp16.
 """
 
 import argparse
+import copy
 import ctypes
 import json
 import os
@@ -151,7 +152,8 @@ def main():
     runs, outputs, seconds_to_compile = {}, {}, {}
     for layout in ("contiguous", "channels_last"):
         form = getattr(torch, layout + "_format" if layout == "contiguous" else layout)
-        net = half.to(memory_format=form)
+        # A copy: captured graphs hold the addresses of their weights.
+        net = copy.deepcopy(half).to(memory_format=form)
         x = x32.half().to(memory_format=form)
         replay, y = graphed(net, x)
         runs["eager " + layout], outputs["eager " + layout] = replay, y
