@@ -28,7 +28,7 @@
 #define UNHURRIED_SECONDS 10e-3   /* longer ones need no untimed run first */
 #define LAUNCH_FLOOR_SECONDS 1e-6 /* no run is taken to be shorter */
 #define MAX_REPLAYS 256
-#define TRIES 5
+#define TRIES 3
 #define ESTIMATES 3
 
 struct cuvil_timer {
@@ -37,7 +37,7 @@ struct cuvil_timer {
   double block_seconds;
   int max_runs;
   struct cuvil_gpu_stream *stream;
-  struct cuvil_gpu_event *start, *middle, *end;
+  struct cuvil_gpu_event *start, *middle, *resume, *end;
   struct cuvil_gpu_graph *once, *twice; /* N and 2N runs; NULL: by events */
   int runs;                             /* N */
   int replays;                          /* R */
@@ -96,6 +96,7 @@ static enum cuvil_status capture(struct cuvil_timer *t, int runs,
 
 /* The longer part of a block, 2 N R runs, lasts block_seconds. */
 static int choose_replays(const struct cuvil_timer *t) {
+  if (t->subject.flush) return 1; /* a second replay would find it all */
   double replay = 2 * t->runs * fmax(t->estimate, LAUNCH_FLOOR_SECONDS);
   double wanted = ceil(t->block_seconds / replay);
   if (wanted < 1) return 1;
@@ -106,6 +107,7 @@ static int choose_replays(const struct cuvil_timer *t) {
  * then whole turns of the rotation, one at least. */
 static int choose_runs(const struct cuvil_timer *t) {
   int rotations = t->subject.rotations;
+  if (t->subject.flush) return rotations > 2 ? rotations / 2 : 1;
   double wanted =
       ceil(t->block_seconds / (2 * fmax(t->estimate, LAUNCH_FLOOR_SECONDS)));
   int runs = wanted < t->max_runs ? (int)wanted : t->max_runs;
@@ -114,32 +116,50 @@ static int choose_runs(const struct cuvil_timer *t) {
   return (turns > 1 ? turns : 1) * rotations;
 }
 
+static enum cuvil_status flush(struct cuvil_timer *t) {
+  return t->subject.flush ? t->subject.flush(t->subject.user, t->stream)
+                          : CUVIL_OK;
+}
+
 static enum cuvil_status time_graphs(struct cuvil_timer *t, int lead,
                                      double *out_once, double *out_twice) {
   for (int i = 0; i < lead; i++)
     CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
+  CUVIL_TRY(flush(t));
   CUVIL_TRY(cuvil_gpu_event_record(t->start, t->stream));
   for (int i = 0; i < t->replays; i++)
     CUVIL_TRY(cuvil_gpu_graph_launch(t->once, t->stream));
   CUVIL_TRY(cuvil_gpu_event_record(t->middle, t->stream));
+  CUVIL_TRY(flush(t));
+  CUVIL_TRY(cuvil_gpu_event_record(t->resume, t->stream));
   for (int i = 0; i < t->replays; i++)
     CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
   CUVIL_TRY(cuvil_gpu_event_record(t->end, t->stream));
   CUVIL_TRY(cuvil_gpu_event_synchronize(t->end));
   CUVIL_TRY(cuvil_gpu_event_elapsed(t->start, t->middle, out_once));
-  return cuvil_gpu_event_elapsed(t->middle, t->end, out_twice);
+  return cuvil_gpu_event_elapsed(t->resume, t->end, out_twice);
 }
 
 /* Seconds of a run; false when the two parts do not belong together.  The
  * slope cannot exceed the mean of the longer part but for noise, and where it
- * is under half of it something else than the runs took the time. */
-static bool slope(const struct cuvil_timer *t, double once, double twice,
-                  double *out_seconds) {
+ * is under half of it something else than the runs took the time.
+ *
+ * Chains of programmatic launches can settle into another rhythm when they are
+ * longer: their two parts never fit, block after block.  Then the mean of the
+ * longer part is the time, as long as the parts are of one magnitude. */
+static bool slope(const struct cuvil_timer *t, bool last, double once,
+                  double twice, double *out_seconds) {
   double runs = (double)t->runs * t->replays;
   double mean = twice / (2 * runs);
   *out_seconds = (twice - once) / runs;
-  return isfinite(*out_seconds) && *out_seconds > 0 &&
-         *out_seconds > 0.5 * mean && *out_seconds < 1.2 * mean;
+  if (isfinite(*out_seconds) && *out_seconds > 0 && *out_seconds > 0.5 * mean &&
+      *out_seconds < 1.2 * mean)
+    return true;
+  if (!last || !isfinite(mean) || !(once > 0) || !(mean > 0.5 * once / runs) ||
+      !(mean < 2 * once / runs))
+    return false;
+  *out_seconds = mean;
+  return true;
 }
 
 static enum cuvil_status prepare_graphs(struct cuvil_timer *t) {
@@ -165,6 +185,7 @@ void cuvil_timer_destroy(struct cuvil_timer *timer) {
   cuvil_gpu_graph_destroy(timer->twice);
   cuvil_gpu_event_destroy(timer->start);
   cuvil_gpu_event_destroy(timer->middle);
+  cuvil_gpu_event_destroy(timer->resume);
   cuvil_gpu_event_destroy(timer->end);
   cuvil_gpu_stream_destroy(timer->stream);
   free(timer);
@@ -188,6 +209,7 @@ enum cuvil_status cuvil_timer_create(struct cuvil_gpu *gpu,
   CUVIL_TRY_GOTO(cuvil_gpu_stream_create(gpu, &t->stream));
   CUVIL_TRY_GOTO(cuvil_gpu_event_create(gpu, &t->start));
   CUVIL_TRY_GOTO(cuvil_gpu_event_create(gpu, &t->middle));
+  CUVIL_TRY_GOTO(cuvil_gpu_event_create(gpu, &t->resume));
   CUVIL_TRY_GOTO(cuvil_gpu_event_create(gpu, &t->end));
   CUVIL_TRY_GOTO(estimate(t));
   if (t->estimate <= SINGLE_RUN_SECONDS) CUVIL_TRY_GOTO(prepare_graphs(t));
@@ -208,7 +230,7 @@ static enum cuvil_status try_block(struct cuvil_timer *t, int try,
   }
   double once, twice;
   CUVIL_TRY(time_graphs(t, (t->replays + 1) / 2 << try, &once, &twice));
-  *out_possible = slope(t, once, twice, out_seconds);
+  *out_possible = slope(t, try + 1 == TRIES, once, twice, out_seconds);
   return CUVIL_OK;
 }
 

@@ -18,13 +18,17 @@
 
 #include "gpu/gpu.h"
 
-#define CUVIL_METHOD_VERSION 1 /* bump when times change meaning */
+#define CUVIL_METHOD_VERSION 2 /* bump when times change meaning */
 
 struct cuvil_subject {
   void *user;
   enum cuvil_status (*enqueue)(void *user, int rotation,
                                struct cuvil_gpu_stream *stream);
   int rotations; /* K >= 1; cold needs N a multiple of K and N >= K */
+  /* NULL, or empties the cache: enqueued before every timed replay, outside of
+   * the timed part.  Then the longer graph has at most K runs, so that no copy
+   * is read twice in it. */
+  enum cuvil_status (*flush)(void *user, struct cuvil_gpu_stream *stream);
 };
 struct cuvil_timer_options {
   double block_seconds; /* 0: 1e-3; a block takes about 1.5 of it, or a run */

@@ -170,9 +170,15 @@ static enum cuvil_status enqueue(void *user, int rotation,
   return cuvil_entry_enqueue(user, rotation, stream);
 }
 
+static enum cuvil_status flush(void *user, struct cuvil_gpu_stream *stream) {
+  struct cuvil_entry *entry = user;
+  return cuvil_flush_enqueue(entry->worker->flush, stream);
+}
+
 enum cuvil_status cuvil_entry_timer(struct cuvil_entry *entry) {
   struct cuvil_worker *worker = entry->worker;
-  struct cuvil_subject subject = {entry, enqueue, worker->rotations};
+  struct cuvil_subject subject = {entry, enqueue, worker->rotations,
+                                  worker->flushes ? flush : NULL};
   if (entry->timer) return CUVIL_OK;
   return cuvil_timer_create(worker->gpu, &subject, NULL, &entry->timer);
 }
@@ -200,9 +206,16 @@ enum cuvil_status cuvil_worker_open(struct cuvil_worker *worker,
   CUVIL_TRY(cuvil_verifier_create(worker->gpu, &worker->problem, seed,
                                   worker->options->cubins, &worker->verifier));
   worker->rotations = rotations;
+  uint64_t moved = 0;
   for (int i = 0; i < worker->problem.operand_count && rotations > 1; i++)
-    if (json_is_true(json_array_get(cold, (size_t)i)))
+    if (json_is_true(json_array_get(cold, (size_t)i))) {
       CUVIL_TRY(copy_operand(worker, i, rotations));
+      moved += worker->stride[i] * (uint64_t)rotations;
+    }
+  worker->flushes = rotations > 1 &&
+                    moved < 3 * (uint64_t)cuvil_gpu_arch(worker->gpu)->l2_bytes;
+  if (worker->flushes && !worker->flush)
+    CUVIL_TRY(cuvil_flush_create(worker->gpu, &worker->flush));
   return cuvil_gpu_synchronize(worker->gpu);
 }
 
@@ -215,4 +228,5 @@ void cuvil_worker_close(struct cuvil_worker *worker) {
   cuvil_verifier_destroy(worker->verifier);
   worker->verifier = NULL;
   worker->rotations = 1;
+  worker->flushes = false;
 }

@@ -5,16 +5,14 @@
  * were pushed out since the last run, while its activations were written by
  * the kernel before: weights cold, activations warm.  Cold is made by reading
  * another copy in each run, as many copies as it takes to move more than three
- * times the cache between two uses of one copy (research: CUTLASS's profiler
- * does the same).  Operands under 1 % of the traffic cannot change the time
- * and are left alone.  Where the copies would be too many to be timed
- * together, the time is honestly called warm.
+ * times the cache between two uses of one copy (CUTLASS's profiler does the
+ * same); where that would be very many, as many as one timed replay reads, and
+ * the worker empties the cache between replays (measure/flush.h).  Operands
+ * under 1 % of the traffic cannot change the time and are left alone.
  */
-#include <string.h>
-
 #include "tuner/tuner.h"
 
-enum { ROTATIONS_MOST = 512 };
+enum { ROTATIONS_MOST = 64 };
 
 enum cuvil_status cuvil_l2_model_fits(const struct cuvil_tune_problem *problems,
                                       int count, int64_t l2_bytes, bool *out) {
@@ -50,12 +48,9 @@ void cuvil_l2_decide(enum cuvil_l2_mode mode, bool model_fits,
     out->cold[o] = true;
     rotated += bytes;
   }
-  double copies = rotated > 0 ? 1 + (int64_t)(3.0 * (double)l2_bytes / rotated)
-                              : ROTATIONS_MOST + 1;
-  if (copies > ROTATIONS_MOST) {
-    memset(out->cold, 0, sizeof out->cold);
-    return;
-  }
+  if (rotated == 0) return; /* nothing that could be cold matters */
+  double copies = 1 + (int64_t)(3.0 * (double)l2_bytes / rotated);
+  if (copies > ROTATIONS_MOST) copies = ROTATIONS_MOST;
   out->rotations = copies < 2 ? 2 : (int)copies;
   out->label = "cold";
 }

@@ -3,6 +3,7 @@
 #define CUVIL_TUNER_WORKER_H_
 
 #include "kernels/verify.h"
+#include "measure/flush.h"
 #include "measure/timer.h"
 #include "runtime/executor.h"
 #include "tuner/pool.h"
@@ -30,6 +31,8 @@ struct cuvil_worker {
   int rotations;
   uint64_t copies[CUVIL_MAX_OPERANDS]; /* of rotations 1..; 0: not rotated */
   uint64_t stride[CUVIL_MAX_OPERANDS]; /* bytes from copy to copy */
+  struct cuvil_flush *flush;           /* made when first needed, then kept */
+  bool flushes; /* the copies alone do not move the L2 enough */
   int count, capacity;
   struct cuvil_entry **entries;
   uint64_t workspace; /* of all entries */
