@@ -118,10 +118,15 @@ static void make_pointwise(const struct cuvil_problem *p,
   acc->role = CUVIL_ROLE_SIDE;
   acc->dtype = CUVIL_F32;
   acc->strided = false;
+  /* A product is written by rows whatever the output's own order. */
+  if (p->kind == CUVIL_KIND_GEMM) {
+    acc->dims[0] = CUVIL_DIM_M;
+    acc->dims[1] = CUVIL_DIM_N;
+  }
   int64_t next = 1;
   for (int i = y->rank - 1; i >= 0; i--) {
     acc->strides[i] = next;
-    next *= p->dims[y->dims[i]].extent;
+    next *= p->dims[acc->dims[i]].extent;
   }
   out->operands[1].rank = 0;
   out->operands[1].strided = false;

@@ -267,8 +267,7 @@ static void a_flush_precedes_both_replays(void **state) {
   struct cuvil_subject subject = {&sim, enqueue, 64, count_flush};
   struct cuvil_timer *timer;
   struct cuvil_block block;
-  assert_int_equal(sim_timer_create(NULL, &subject, NULL, &timer),
-                   CUVIL_OK);
+  assert_int_equal(sim_timer_create(NULL, &subject, NULL, &timer), CUVIL_OK);
   /* No copy is read twice in the longer graph. */
   assert_int_equal(sim_timer_runs(timer), 32);
   flushes = 0;
