@@ -38,7 +38,8 @@ static int add(struct net *net, int rank, const int64_t *dims, bool known,
                              known ? rank : -1, dims, data, &value));
   assert_true(value < NET_MAX_VALUES);
   net->rank[value] = rank;
-  memcpy(net->dims[value], dims, (size_t)rank * sizeof(*dims));
+  if (rank > 0) /* dims may be NULL for a scalar */
+    memcpy(net->dims[value], dims, (size_t)rank * sizeof(*dims));
   return value;
 }
 
