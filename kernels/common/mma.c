@@ -323,9 +323,10 @@ static void choose(const struct cuvil_query *query, const struct coarse *grid,
 void cuvil_mma_default(const struct cuvil_query *query,
                        struct cuvil_config *out) {
   static const struct coarse grid[] = {
-      {16, 32, 1, 1, 4, 1},  {32, 32, 1, 2, 2, 1},  {32, 64, 1, 2, 2, 1},
-      {64, 32, 2, 1, 2, 1},  {64, 64, 2, 2, 1, 1},  {128, 64, 4, 2, 1, 0},
-      {64, 128, 2, 4, 1, 0}, {128, 128, 4, 2, 1, 0}};
+      {16, 32, 1, 1, 4, 1},  {32, 32, 1, 2, 2, 1},   {32, 64, 1, 2, 2, 1},
+      {64, 32, 2, 1, 2, 1},  {64, 64, 2, 2, 1, 1},   {128, 64, 4, 2, 1, 0},
+      {64, 128, 2, 4, 1, 0}, {128, 128, 4, 2, 1, 0}, {128, 128, 2, 2, 1, 0},
+      {256, 128, 4, 2, 1, 0}};
   choose(query, grid, sizeof grid / sizeof *grid, false, out);
 }
 
