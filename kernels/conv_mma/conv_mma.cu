@@ -74,7 +74,7 @@ struct window_loader {
   // so they are in an exclusive-or of values; the trap is never taken, but the
   // assembler cannot know.
   DEVICE_MEMBER void settle() const {
-    int all = 0;
+    u32 all = 0;
 #pragma unroll
     for (int i = 0; i < shape::passes; i++) {
       all ^= offset[i];
@@ -82,7 +82,7 @@ struct window_loader {
       all ^= top[i] ^ left[i];
 #endif
     }
-    if ((all ^ all << 1) < 0) asm volatile("trap;");
+    if ((int)(all ^ all << 1) < 0) asm volatile("trap;");
   }
   DEVICE_MEMBER void load(u32 to, int tile) const {
     int at = tile * TILE_K + shape::column();

@@ -1,0 +1,288 @@
+/* mma_emulate_test.c - the matrix-product kernels run on the CPU: the text that
+ * NVRTC would get, made C++ by turning every asm statement into a call, against
+ * a machine that knows cp.async, ldmatrix, mma and clusters
+ * (tests/support/mma_emulator.hpp).  Results are held against the reference and
+ * its bounds.  CUVIL_TEST_FULL=1 takes many points of every problem.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "kernels/family.h"
+#include "tests/support/problem_bench.h"
+
+/* ---- asm("name operands" : "=r"(a) : "r"(b) : "memory") -> emu_name(a, b) */
+static const char *skip_string(const char *p) { /* at the opening quote */
+  for (p++; *p != '"'; p++)
+    if (*p == '\\') p++;
+  return p + 1;
+}
+
+/* Past the bracket that closes the one at p. */
+static const char *skip_brackets(const char *p) {
+  int depth = 0;
+  do {
+    if (*p == '"') {
+      p = skip_string(p);
+      continue;
+    }
+    depth += (*p == '(') - (*p == ')');
+    p++;
+  } while (depth > 0);
+  return p;
+}
+
+static void put_name(const char *p, struct cuvil_buf *out) {
+  while (*p != '"')
+    p++;
+  for (p++; *p && *p != ' ' && *p != ';'; p++)
+    cuvil_buf_printf(out, "%c", *p == '.' || *p == ':' ? '_' : *p);
+}
+
+/* The operands are the bracketed expressions that follow a string. */
+static void put_operands(const char *p, const char *end,
+                         struct cuvil_buf *out) {
+  int count = 0;
+  while (p < end) {
+    if (*p != '"') {
+      p++;
+      continue;
+    }
+    p = skip_string(p);
+    if (*p != '(') continue;
+    const char *close = skip_brackets(p);
+    if (count++) cuvil_buf_puts(out, ", ");
+    cuvil_buf_add(out, p + 1, (size_t)(close - p - 2));
+    p = close;
+  }
+}
+
+static void translate(const char *source, struct cuvil_buf *out) {
+  static const char shared[] = "extern __shared__ __align__(128) u8 shared[];";
+  while (*source) {
+    if (strncmp(source, shared, sizeof shared - 1) == 0) {
+      cuvil_buf_puts(out, "u8 *shared = now->block->shared;");
+      source += sizeof shared - 1;
+    } else if (strncmp(source, "asm(", 4) == 0 ||
+               strncmp(source, "asm volatile(", 13) == 0) {
+      const char *open = strchr(source, '('), *close = skip_brackets(open);
+      cuvil_buf_puts(out, "emu_");
+      put_name(open, out);
+      cuvil_buf_puts(out, "(");
+      put_operands(open + 1, close - 1, out);
+      cuvil_buf_puts(out, ")");
+      source = close;
+    } else {
+      cuvil_buf_add(out, source++, 1);
+    }
+  }
+}
+
+/* ---- a program as a C++ file */
+static void put_call(const struct cuvil_step *step, struct cuvil_buf *out) {
+  cuvil_buf_printf(out, "static void kernel_call() {\n  %s(", step->entry);
+  for (int i = 0; i < step->arg_count; i++) {
+    const struct cuvil_arg *arg = &step->args[i];
+    cuvil_buf_puts(out, i ? ", " : "");
+    if (arg->kind == CUVIL_ARG_BUFFER)
+      cuvil_buf_printf(out, "buffer_argument{%d}", arg->buffer);
+    else if (arg->kind == CUVIL_ARG_F32)
+      cuvil_buf_printf(out, "%.9gf", arg->value.f);
+    else if (arg->kind == CUVIL_ARG_I64 && arg->value.i == 0)
+      cuvil_buf_puts(out, "buffer_argument{-1}"); /* a null pointer */
+    else
+      cuvil_buf_printf(out, "%lld", (long long)arg->value.i);
+  }
+  cuvil_buf_puts(out, ");\n}\n");
+}
+
+static void put_program(const struct cuvil_program *program, int cc,
+                        struct cuvil_buf *out) {
+  const struct cuvil_step *s = &program->steps[0];
+  cuvil_buf_printf(out,
+                   "#define GRID_X %u\n#define GRID_Y %u\n#define GRID_Z %u\n"
+                   "#define THREADS_X %u\n#define CLUSTER_Z %u\n"
+                   "#define SHARED_BYTES %u\n#define PROGRAMMATIC %d\n"
+                   "#define BUFFERS %d\n#define __CUDA_ARCH__ %d\n"
+                   "#include \"tests/support/mma_emulator.hpp\"\n",
+                   s->grid[0], s->grid[1], s->grid[2], s->block[0],
+                   s->cluster[2] ? s->cluster[2] : 1, s->shared_bytes,
+                   s->programmatic, program->buffer_count, cc * 10);
+  translate(program->modules[0].source, out);
+  put_call(s, out);
+}
+
+static void run_command(const char *what, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void run_command(const char *what, const char *format, ...) {
+  char command[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(command, sizeof command, format, args);
+  va_end(args);
+  if (system(command) != 0) fail_msg("%s: %s", what, command);
+}
+
+/* ---- buffers in files */
+static void buffer_path(const char *base, int index, char *out, size_t size) {
+  snprintf(out, size, "%s.%d", base, index);
+}
+
+/* Outputs and workspace start as NaN. */
+static void write_buffers(const struct cuvil_program *program,
+                          const struct cuvil_bench *bench, const char *base) {
+  char path[600];
+  for (int i = 0; i < program->buffer_count; i++) {
+    const struct cuvil_program_buffer *b = &program->buffers[i];
+    uint8_t *bytes = malloc(b->bytes + 1);
+    memset(bytes, b->role == CUVIL_BUFFER_ZEROED ? 0 : 0xff, b->bytes);
+    if (b->role == CUVIL_BUFFER_OPERAND &&
+        bench->problem.operands[b->operand].role != CUVIL_ROLE_OUTPUT)
+      memcpy(bytes, bench->data[b->operand], b->bytes);
+    buffer_path(base, i, path, sizeof path);
+    assert_int_equal(cuvil_file_write_atomic(path, bytes, b->bytes), CUVIL_OK);
+    free(bytes);
+  }
+}
+
+static void check_buffers(const struct cuvil_program *program,
+                          const struct cuvil_bench *bench, const char *base,
+                          const char *what) {
+  char path[600];
+  for (int i = 0; i < program->buffer_count; i++) {
+    const struct cuvil_program_buffer *b = &program->buffers[i];
+    struct cuvil_buf got = {0};
+    buffer_path(base, i, path, sizeof path);
+    assert_int_equal(cuvil_file_read(path, &got), CUVIL_OK);
+    unlink(path);
+    for (size_t j = 0; b->role == CUVIL_BUFFER_ZEROED && j < got.size; j++)
+      if (got.data[j]) fail_msg("%s: semaphores are not zero again", what);
+    if (b->role == CUVIL_BUFFER_OPERAND && bench->values[b->operand]) {
+      struct cuvil_comparison c;
+      cuvil_compare(bench->problem.operands[b->operand].dtype, got.data,
+                    bench->values[b->operand], bench->bounds[b->operand],
+                    cuvil_operand_elements(&bench->problem, b->operand), &c);
+      if (c.violations)
+        fail_msg("%s: %lld of %lld wrong, at %lld %g instead of %g", what,
+                 (long long)c.violations, (long long)c.elements,
+                 (long long)c.worst_index, c.worst_got, c.worst_expected);
+    }
+    cuvil_buf_free(&got);
+  }
+}
+
+static void run_point(const struct cuvil_family *family,
+                      const struct cuvil_query *query,
+                      const struct cuvil_config *config,
+                      const struct cuvil_bench *bench, int late) {
+  struct cuvil_program *program;
+  struct cuvil_buf text = {0}, what = {0};
+  char base[500], path[600];
+  const char *tmp = getenv("CUVIL_TEST_TMP");
+  cuvil_buf_printf(&what, "%s on %s {", family->id, query->arch->name);
+  cuvil_config_print(query->space, config, &what);
+  cuvil_buf_puts(&what, "} ");
+  cuvil_problem_print(query->problem, &what);
+  assert_int_equal(family->emit(query, config, &program), CUVIL_OK);
+  put_program(program, query->arch->cc, &text);
+  assert_int_equal(cuvil_buf_status(&text), CUVIL_OK);
+  snprintf(base, sizeof base, "%s/mma_%d", tmp ? tmp : "/tmp", (int)getpid());
+  snprintf(path, sizeof path, "%s.cpp", base);
+  assert_int_equal(cuvil_file_write_atomic(path, text.data, text.size),
+                   CUVIL_OK);
+  run_command(cuvil_buf_text(&what),
+              "g++ -std=c++17 -O1 -w -I. -fsanitize=alignment,bounds,shift,"
+              "integer-divide-by-zero -fsanitize-undefined-trap-on-error "
+              "-o %s.run %s.cpp",
+              base, base);
+  write_buffers(program, bench, base);
+  run_command(cuvil_buf_text(&what), "%s.run %s 1 %d", base, base, late);
+  check_buffers(program, bench, base, cuvil_buf_text(&what));
+  unlink(path);
+  snprintf(path, sizeof path, "%s.run", base);
+  unlink(path);
+  cuvil_buf_free(&text);
+  cuvil_buf_free(&what);
+  cuvil_program_destroy(program);
+}
+
+/* ---- what is run */
+#define GEMM(m, n, k, t, a, b) \
+  "gemm/1 m=" #m " n=" #n " k=" #k " a=" t a " b=" t b ":weight c=" t "[m,n] "
+#define CONV(n, c, h, w, k, r, s, st, pad, t)                          \
+  "conv/1 n=" #n " c=" #c " h=" #h " w=" #w " k=" #k " r=" #r " s=" #s \
+  " stride=" #st "," #st " pad=" #pad "," #pad "," #pad "," #pad       \
+  " dil=1,1 group=1 x=" t "[n,h,w,c] w=" t "[k,r,s,c]:weight y=" t     \
+  "[n,p,q,k] acc=f32 "
+#define RESIDUAL "epi{t=add(acc,bias[k]); u=add(t,res[n,p,q,k]); out=relu(u)}"
+
+static const struct {
+  const char *family, *problem;
+} cases[] = {
+    {"gemm_mma",
+     GEMM(77, 40, 264, "f16", "[m,k]",
+          "[n,k]") "acc=f32 epi{t=add(acc,bias[n]); out=gelu_erf(t)}"},
+    {"gemm_mma", GEMM(40, 72, 136, "bf16", "[k,m]", "[k,n]") "acc=f32"},
+    {"gemm_mma", GEMM(33, 5, 13, "f16", "[m,k]", "[n,k]") "acc=f32"},
+    {"gemm_mma", GEMM(50, 47, 98, "f32", "[m,k]", "[n,k]") "acc=f32 math=tf32"},
+    {"conv_mma", CONV(1, 64, 9, 7, 40, 3, 3, 1, 1, "f16") RESIDUAL},
+    {"conv_mma", CONV(2, 4, 15, 15, 24, 7, 7, 2, 3, "f16") RESIDUAL},
+    {"conv_mma",
+     CONV(2, 64, 9, 9, 72, 1, 1, 2, 0,
+          "bf16") "epi{t=mul(acc,gate[n,k]); pre=copy(t); out=relu(t)}"},
+    {"gemm_simt", GEMM(50, 72, 100, "f32", "[m,k]", "[k,n]") "acc=f32"},
+    {"gemm_simt", GEMM(41, 48, 136, "f16", "[k,m]", "[n,k]") "acc=f32"},
+    {"conv_simt", CONV(1, 3, 13, 11, 20, 3, 3, 2, 1, "f32") RESIDUAL},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* On sm_90, where clusters and programmatic launch are; every second point on
+ * sm_80.  The default in a long check only: it is one of the points. */
+static void run_case(int index, int points, bool with_default) {
+  const struct cuvil_family *family = cuvil_family_find(cases[index].family);
+  struct cuvil_rng rng = {100 + (uint64_t)index};
+  struct cuvil_bench bench;
+  assert_non_null(family);
+  cuvil_bench_set_up(&bench, cases[index].problem);
+  cuvil_bench_randomise(&bench, 5);
+  cuvil_bench_run(&bench, 2);
+  struct cuvil_query query = {&bench.problem, cuvil_arch_find("sm_90"), NULL};
+  assert_int_equal(cuvil_family_space(family, &query.space), CUVIL_OK);
+  assert_true(family->applicable(&bench.problem, query.arch));
+  struct cuvil_config config;
+  if (with_default) {
+    family->default_config(&query, &config);
+    run_point(family, &query, &config, &bench, 1);
+  }
+  uint64_t size = cuvil_space_size(query.space);
+  for (int i = 0, tries = 0; i < points; tries++) {
+    if (tries > 1000000) fail_msg("no point for %s", cases[index].problem);
+    query.arch = cuvil_arch_find(i % 3 == 2 ? "sm_80" : "sm_90");
+    cuvil_space_point(query.space, cuvil_rng_below(&rng, size), &config);
+    if (!cuvil_family_allows(family, &query, &config, false, NULL, NULL))
+      continue;
+    run_point(family, &query, &config, &bench, i % 2 == 0);
+    i++;
+  }
+  cuvil_bench_tear_down(&bench);
+}
+
+static void test_points(void **state) {
+  (void)state;
+  bool full = getenv("CUVIL_TEST_FULL") != NULL;
+  for (int i = 0; i < CASES; i++)
+    run_case(i, full ? 12 : 1, full);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_points)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
