@@ -1,7 +1,7 @@
 /* attention_test.c - the attention families without a GPU: which problems they
  * take, rules that say why for every point that derive refuses, and NVRTC's
  * real resources against derive on both architectures.  What the kernels
- * compute is held against the reference by emulate_test.
+ * compute is held against the reference by mma_emulate_test.
  */
 #include <setjmp.h>
 #include <stdarg.h>
