@@ -278,6 +278,22 @@ void cuvil_builder_random(struct cuvil_builder *b, const char *name, int rank,
   uniform(b, name, rank, dims, -reach, reach);
 }
 
+void cuvil_builder_random_transposed(struct cuvil_builder *b, const char *name,
+                                     int64_t rows, int64_t cols,
+                                     double deviation) {
+  size_t count = (size_t)rows * (size_t)cols;
+  double reach = deviation * 1.7320508075688772;
+  float *data = take(b, count * sizeof *data);
+  if (data == NULL) return;
+  struct cuvil_rng rng = {cuvil_hash64(name, strlen(name), b->seed)};
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t i = 0; i < rows; i++)
+      data[i * cols + j] =
+          (float)(-reach + 2 * reach * cuvil_rng_uniform(&rng));
+  add_initializer(b, filled_tensor(b, name, CUVIL_F32, 2,
+                                   (int64_t[]){rows, cols}, data, true));
+}
+
 void cuvil_builder_uniform(struct cuvil_builder *b, const char *name,
                            int64_t count, double low, double high) {
   uniform(b, name, 1, &count, low, high);

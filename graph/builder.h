@@ -55,6 +55,11 @@ void cuvil_builder_initializer(struct cuvil_builder *builder, const char *name,
  * and the name alone. */
 void cuvil_builder_random(struct cuvil_builder *builder, const char *name,
                           int rank, const int64_t *dims, double deviation);
+/* The matrix [rows, cols] that is the transpose of what cuvil_builder_random
+ * makes of [cols, rows] under this name. */
+void cuvil_builder_random_transposed(struct cuvil_builder *builder,
+                                     const char *name, int64_t rows,
+                                     int64_t cols, double deviation);
 /* F32 vector, uniform in [low, high). */
 void cuvil_builder_uniform(struct cuvil_builder *builder, const char *name,
                            int64_t count, double low, double high);
@@ -121,7 +126,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_builder_resnet50(int64_t batch,
 
 /* ---- transformers and small networks, in the spelling of either PyTorch
  * exporter (builder_transformer.c, builder_mobile.c).  Weights are random by
- * seed, with activations that fp16 holds. */
+ * seed, with activations that fp16 holds; both spellings of a network with one
+ * seed compute the same function. */
 enum cuvil_spelling {
   CUVIL_SPELLING_TORCHSCRIPT, /* torch.onnx.export(dynamo=False), opset 17 */
   CUVIL_SPELLING_DYNAMO       /* dynamo=True, opset 18 */

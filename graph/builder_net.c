@@ -156,8 +156,7 @@ const char *cuvil_net_linear(struct cuvil_net *net, const char *x,
                          deviation);
     weight = cuvil_net_transpose(net, weight, 2, CUVIL_NET_DIMS(1, 0));
   } else {
-    cuvil_builder_random(net->b, weight, 2, CUVIL_NET_DIMS(from, to),
-                         deviation);
+    cuvil_builder_random_transposed(net->b, weight, from, to, deviation);
   }
   const char *y = cuvil_net_op(net, "MatMul", "%s,%s", x, weight);
   if (!with_bias) return y;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "graph/ops.h"
+#include "graph/parallel.h"
 #include "graph/passes.h"
 
 /* No tensor of a model that can be run has more elements; below it, element
@@ -74,31 +75,46 @@ static enum cuvil_status infer_node(struct cuvil_graph *graph,
   return CUVIL_OK;
 }
 
-/* Evaluates a node of constants; its one output becomes a constant. */
+/* Memory for the constants that the outputs become; data[i] is NULL where an
+ * output is absent. */
+static enum cuvil_status reserve(struct cuvil_graph *graph,
+                                 const struct cuvil_node *node, int64_t *folded,
+                                 void **data) {
+  for (int i = 0; i < node->output_count; i++) {
+    if (node->outputs[i] < 0) continue;
+    const struct cuvil_value *out = &graph->values[node->outputs[i]];
+    size_t bytes =
+        (size_t)cuvil_value_elements(out) * cuvil_dtype_size(out->dtype);
+    *folded += (int64_t)bytes;
+    if (*folded > MAX_FOLDED)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                        "the model's constants fold to more than 8 GiB");
+    data[i] = cuvil_arena_alloc(&graph->arena, bytes);
+    if (data[i] == NULL)
+      return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY,
+                        "no memory for a constant of %zu bytes", bytes);
+  }
+  return CUVIL_OK;
+}
+
+/* Evaluates a node of constants; its outputs become constants. */
 static enum cuvil_status evaluate(struct cuvil_graph *graph,
                                   const struct cuvil_node *node,
                                   int64_t *folded) {
-  struct cuvil_value *out = &graph->values[node->outputs[0]];
-  size_t bytes =
-      (size_t)cuvil_value_elements(out) * cuvil_dtype_size(out->dtype);
-  *folded += (int64_t)bytes;
-  if (*folded > MAX_FOLDED)
-    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                      "the model's constants fold to more than 8 GiB");
-  void *data = cuvil_arena_alloc(&graph->arena, bytes);
   struct cuvil_arena scratch = {0};
   size_t n = (size_t)node->input_count;
   struct cuvil_host_tensor *views =
       cuvil_arena_array(&scratch, n + 1, sizeof *views);
   const struct cuvil_host_tensor **inputs =
       cuvil_arena_array(&scratch, n + 1, sizeof *inputs);
-  struct cuvil_host_tensor result = {0};
+  struct cuvil_host_tensor results[CUVIL_OP_MAX_OUTPUTS] = {{0}};
+  void *data[CUVIL_OP_MAX_OUTPUTS] = {NULL};
   enum cuvil_status status = CUVIL_OK;
-  if (data == NULL || views == NULL || inputs == NULL) {
-    status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY,
-                        "no memory for a constant of %zu bytes", bytes);
+  if (views == NULL || inputs == NULL) {
+    status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to fold a node");
     goto fail;
   }
+  CUVIL_TRY_GOTO(reserve(graph, node, folded, data));
   for (size_t i = 0; i < n; i++) {
     const struct cuvil_value *value = cuvil_op_input(graph, node, (int)i);
     if (value == NULL) continue;
@@ -111,12 +127,18 @@ static enum cuvil_status evaluate(struct cuvil_graph *graph,
     }
     CUVIL_TRY_GOTO(cuvil_host_view(value, value->data, &views[i]));
   }
-  CUVIL_TRY_GOTO(cuvil_node_execute(graph, node, inputs, &result, 1));
-  cuvil_host_store(&result, out->dtype, data);
-  out->data = data;
-  out->owned = true;
+  CUVIL_TRY_GOTO(
+      cuvil_node_execute(graph, node, inputs, results, cuvil_cpu_count()));
+  for (int i = 0; i < node->output_count; i++) {
+    if (node->outputs[i] < 0) continue;
+    struct cuvil_value *out = &graph->values[node->outputs[i]];
+    cuvil_host_store(&results[i], out->dtype, data[i]);
+    out->data = data[i];
+    out->owned = true;
+  }
 fail:
-  cuvil_host_destroy(&result);
+  for (int i = 0; i < CUVIL_OP_MAX_OUTPUTS; i++)
+    cuvil_host_destroy(&results[i]);
   for (size_t i = 0; views != NULL && i < n; i++)
     cuvil_host_destroy(&views[i]);
   cuvil_arena_free(&scratch);
@@ -126,7 +148,7 @@ fail:
 static enum cuvil_status fold_node(struct cuvil_graph *graph,
                                    struct cuvil_node *node,
                                    const struct cuvil_op *op, int64_t *folded) {
-  bool shape = strcmp(node->op, "Shape") == 0;
+  bool shape = strcmp(node->op, "Shape") == 0 || strcmp(node->op, "Size") == 0;
   if (!(op->flags & CUVIL_OP_FOLD)) return CUVIL_OK;
   if (!shape && !inputs_constant(graph, node)) return CUVIL_OK;
   struct cuvil_value *out = &graph->values[node->outputs[0]];

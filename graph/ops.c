@@ -20,13 +20,19 @@
   }
 #define UNARY(name, first, attributes) \
   ROW(name, first, 1, 1, 1, F | R, attributes, unary, "")
+#define CONV_NOTE "one or two spatial dimensions"
 #define POOL_NOTE "two spatial dimensions"
 
 /* Sorted by name: cuvil_op_find searches by halves. */
 static const struct cuvil_op table[] = {
     ROW("Abs", 6, 1, 1, 1, F, "", unary, ""),
     ROW("Add", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
-    ROW("AveragePool", 1, 1, 1, 1, R,
+    ROW("And", 7, 2, 2, 1, F, "", compare, ""),
+    ROW("Attention", 23, 3, 4, 1, F | R,
+        "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i "
+        "scale:f softcap:f softmax_precision:i",
+        attention, "no past keys or values; one output"),
+    ROW("AveragePool", 1, 1, 1, 1, F | R,
         "auto_pad:s ceil_mode:i count_include_pad:i dilations:I kernel_shape:I "
         "pads:I "
         "strides:I",
@@ -36,6 +42,9 @@ static const struct cuvil_op table[] = {
         "inference form; constant scale, bias, mean and variance"),
     ROW("Cast", 6, 1, 1, 1, F, "to:i saturate:i round_mode:s", cast,
         "between the types that tensors may have"),
+    ROW("CastLike", 15, 2, 2, 1, F, "saturate:i", cast_like,
+        "between the types that tensors may have"),
+    UNARY("Ceil", 6, ""),
     ROW("Clip", 6, 1, 3, 1, F, "min:f max:f", clip, "limits that are constant"),
     ROW("Concat", 4, 1, -1, 1, F, "axis:i", concat, ""),
     ROW("Constant", 1, 0, 0, 1, F,
@@ -43,59 +52,98 @@ static const struct cuvil_op table[] = {
         constant, "dense numeric values"),
     ROW("ConstantOfShape", 9, 1, 1, 1, F, "value:t", constant_of_shape,
         "a constant shape"),
-    ROW("Conv", 1, 2, 3, 1, R,
+    ROW("Conv", 1, 2, 3, 1, F | R,
         "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I", conv,
-        POOL_NOTE),
+        CONV_NOTE),
+    UNARY("Cos", 7, ""),
+    ROW("CumSum", 11, 2, 2, 1, F, "exclusive:i reverse:i", cumsum, ""),
     ROW("Div", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
     ROW("Dropout", 6, 1, 3, 1, V | F, "ratio:f seed:i is_test:i", identity,
         "inference form"),
+    ROW("Equal", 7, 2, 2, 1, F, "", compare, ""),
     UNARY("Erf", 9, ""),
     UNARY("Exp", 6, ""),
+    ROW("Expand", 8, 2, 2, 1, F, "", expand, "a constant shape"),
     ROW("Flatten", 1, 1, 1, 1, V | F, "axis:i", flatten, ""),
+    UNARY("Floor", 6, ""),
     ROW("Gather", 1, 2, 2, 1, F, "axis:i", gather, ""),
+    ROW("GatherElements", 11, 2, 2, 1, F, "axis:i", gather_elements, ""),
+    ROW("GatherND", 11, 2, 2, 1, F, "batch_dims:i", gather_nd, ""),
     UNARY("Gelu", 20, "approximate:s"),
-    ROW("Gemm", 6, 2, 3, 1, R, "alpha:f beta:f transA:i transB:i broadcast:i",
-        gemm, ""),
-    ROW("GlobalAveragePool", 1, 1, 1, 1, R, "", global_pool, ""),
-    ROW("GlobalMaxPool", 1, 1, 1, 1, R, "", global_pool, ""),
+    ROW("Gemm", 6, 2, 3, 1, F | R,
+        "alpha:f beta:f transA:i transB:i broadcast:i", gemm, ""),
+    ROW("GlobalAveragePool", 1, 1, 1, 1, F | R, "", global_pool, ""),
+    ROW("GlobalMaxPool", 1, 1, 1, 1, F | R, "", global_pool, ""),
+    ROW("Greater", 7, 2, 2, 1, F, "", compare, ""),
+    ROW("GreaterOrEqual", 12, 2, 2, 1, F, "", compare, ""),
     UNARY("HardSigmoid", 6, "alpha:f beta:f"),
     UNARY("HardSwish", 14, ""),
     ROW("Identity", 1, 1, 1, 1, V | F, "", identity, ""),
+    ROW("IsInf", 10, 1, 1, 1, F | R, "detect_negative:i detect_positive:i",
+        is_nan, ""),
+    ROW("IsNaN", 9, 1, 1, 1, F | R, "", is_nan, ""),
+    ROW("LayerNormalization", 17, 2, 3, 3, F | R,
+        "axis:i epsilon:f stash_type:i", layer_norm,
+        "scale and bias of the normalized shape"),
     UNARY("LeakyRelu", 6, "alpha:f"),
+    ROW("Less", 7, 2, 2, 1, F, "", compare, ""),
+    ROW("LessOrEqual", 12, 2, 2, 1, F, "", compare, ""),
     UNARY("Log", 6, ""),
-    ROW("MatMul", 1, 2, 2, 1, R, "", matmul, "two-dimensional operands"),
+    ROW("LogSoftmax", 1, 1, 1, 1, F | R, "axis:i", softmax, ""),
+    ROW("MatMul", 1, 2, 2, 1, F | R, "", matmul, ""),
     ROW("Max", 6, 1, -1, 1, F, "", broadcast, ""),
-    ROW("MaxPool", 1, 1, 1, 1, R,
+    ROW("MaxPool", 1, 1, 1, 1, F | R,
         "auto_pad:s ceil_mode:i dilations:I kernel_shape:I pads:I "
         "storage_order:i strides:I",
         pool, POOL_NOTE "; no Indices output"),
+    ROW("Mean", 6, 1, -1, 1, F | R, "", broadcast, ""),
     ROW("Min", 6, 1, -1, 1, F, "", broadcast, ""),
+    ROW("Mod", 10, 2, 2, 1, F, "fmod:i", broadcast, ""),
     ROW("Mul", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
     ROW("Neg", 6, 1, 1, 1, F, "", unary, ""),
-    ROW("Pad", 2, 1, 4, 1, F, "mode:s pads:I value:f", pad,
-        "mode constant; constant pads"),
+    ROW("Not", 1, 1, 1, 1, F, "", not, ""),
+    ROW("Or", 7, 2, 2, 1, F, "", compare, ""),
+    ROW("Pad", 2, 1, 4, 1, F, "mode:s pads:I value:f", pad, "constant pads"),
     ROW("Pow", 7, 2, 2, 1, F, "", broadcast, ""),
+    ROW("RMSNormalization", 23, 2, 2, 1, F | R, "axis:i epsilon:f stash_type:i",
+        layer_norm, "a scale of the normalized shape"),
+    ROW("Range", 11, 3, 3, 1, F, "", range, "constant limits"),
+    UNARY("Reciprocal", 6, ""),
     ROW("ReduceMax", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
         reduce, "constant axes"),
     ROW("ReduceMean", 1, 1, 2, 1, F | R,
         "axes:I keepdims:i noop_with_empty_axes:i", reduce, "constant axes"),
+    ROW("ReduceMin", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
+        reduce, "constant axes"),
+    ROW("ReduceProd", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
+        reduce, "constant axes"),
     ROW("ReduceSum", 1, 1, 2, 1, F, "axes:I keepdims:i noop_with_empty_axes:i",
         reduce, "constant axes"),
     ROW("Relu", 6, 1, 1, 1, F, "", unary, ""),
     ROW("Reshape", 1, 1, 2, 1, V | F, "shape:I allowzero:i", reshape,
         "a constant shape"),
+    ROW("ScatterND", 11, 3, 3, 1, F, "reduction:s", scatter_nd, ""),
     ROW("Shape", 1, 1, 1, 1, F, "start:i end:i", shape, ""),
     UNARY("Sigmoid", 6, ""),
+    UNARY("Sin", 7, ""),
+    ROW("Size", 1, 1, 1, 1, F, "", size, ""),
     ROW("Slice", 1, 1, 5, 1, F, "axes:I ends:I starts:I", slice,
         "constant starts, ends, axes and steps"),
-    ROW("Softmax", 1, 1, 1, 1, R, "axis:i", softmax, ""),
+    ROW("Softmax", 1, 1, 1, 1, F | R, "axis:i", softmax, ""),
+    UNARY("Softplus", 1, ""),
+    ROW("Split", 1, 1, 2, CUVIL_OP_MAX_OUTPUTS, F,
+        "axis:i num_outputs:i split:I", split, "constant sizes"),
     UNARY("Sqrt", 6, ""),
     ROW("Squeeze", 1, 1, 2, 1, V | F, "axes:I", squeeze, "constant axes"),
     ROW("Sub", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),
     ROW("Sum", 6, 1, -1, 1, F, "", broadcast, ""),
     UNARY("Tanh", 6, ""),
+    ROW("Tile", 6, 2, 2, 1, F, "", tile, "constant repeats"),
     ROW("Transpose", 1, 1, 1, 1, F, "perm:I", transpose, ""),
+    ROW("Trilu", 14, 1, 2, 1, F, "upper:i", trilu, ""),
     ROW("Unsqueeze", 1, 1, 2, 1, V | F, "axes:I", unsqueeze, "constant axes"),
+    ROW("Where", 9, 3, 3, 1, F, "", where, ""),
+    ROW("Xor", 7, 2, 2, 1, F, "", compare, ""),
 };
 
 /* onnx.proto, TensorProto.DataType; frozen by the format. */
@@ -199,6 +247,16 @@ const struct cuvil_value *cuvil_op_input(const struct cuvil_graph *graph,
                                          int index) {
   if (index >= node->input_count || node->inputs[index] < 0) return NULL;
   return &graph->values[node->inputs[index]];
+}
+
+const struct cuvil_host_tensor *cuvil_op_tensor(
+    const struct cuvil_op_call *call, int index) {
+  return index < call->node->input_count ? call->inputs[index] : NULL;
+}
+
+enum cuvil_dtype cuvil_op_output_dtype(const struct cuvil_op_call *call,
+                                       int index) {
+  return call->graph->values[call->node->outputs[index]].dtype;
 }
 
 enum cuvil_status cuvil_op_const_ints(const struct cuvil_graph *graph,

@@ -17,7 +17,7 @@
 
 #include "graph/graph.h"
 
-#define CUVIL_OP_MAX_OUTPUTS 8
+#define CUVIL_OP_MAX_OUTPUTS 32
 
 /* Packed row-major data on the host while it is computed with: every float
  * type as fp32, every integer and bool as int64. */
@@ -113,6 +113,30 @@ void cuvil_type_copy(struct cuvil_type *out, const struct cuvil_value *value);
 CUVIL_MUST_USE enum cuvil_status cuvil_type_broadcast(
     struct cuvil_type *out, const struct cuvil_value *value);
 
+/* Element steps of a packed tensor. */
+void cuvil_host_steps(const struct cuvil_host_tensor *x, int64_t *out_steps);
+/* Step of `x` along each dimension of a tensor of `rank` that it broadcasts
+ * to; 0 where it repeats (ops_pointwise.c). */
+void cuvil_host_broadcast_steps(const struct cuvil_host_tensor *x, int rank,
+                                int64_t *out_steps);
+/* Copies count[0] x ... elements from x (start, step per dimension) to y
+ * (likewise); steps in elements, any sign (ops_move.c). */
+struct cuvil_strided {
+  int rank;
+  int64_t count[CUVIL_GRAPH_MAX_RANK];
+  int64_t x_step[CUVIL_GRAPH_MAX_RANK], y_step[CUVIL_GRAPH_MAX_RANK];
+  int64_t x_start, y_start;
+};
+void cuvil_strided_copy(const struct cuvil_strided *s,
+                        const struct cuvil_host_tensor *x,
+                        struct cuvil_host_tensor *y);
+/* Type that output `index` of the node has in the graph. */
+enum cuvil_dtype cuvil_op_output_dtype(const struct cuvil_op_call *call,
+                                       int index);
+/* Input `index` of the evaluation; NULL when absent. */
+const struct cuvil_host_tensor *cuvil_op_tensor(
+    const struct cuvil_op_call *call, int index);
+
 /* ---- windows (window.c) */
 CUVIL_MUST_USE enum cuvil_status cuvil_window_resolve(
     const struct cuvil_graph *graph, const struct cuvil_node *node,
@@ -162,5 +186,22 @@ CUVIL_OP_FUNCTIONS(constant_of_shape);
 CUVIL_OP_FUNCTIONS(shape);
 CUVIL_OP_FUNCTIONS(gather);
 CUVIL_OP_FUNCTIONS(slice);
+CUVIL_OP_FUNCTIONS(compare);
+CUVIL_OP_FUNCTIONS(not );
+CUVIL_OP_FUNCTIONS(is_nan);
+CUVIL_OP_FUNCTIONS(where);
+CUVIL_OP_FUNCTIONS(cast_like);
+CUVIL_OP_FUNCTIONS(size);
+CUVIL_OP_FUNCTIONS(range);
+CUVIL_OP_FUNCTIONS(expand);
+CUVIL_OP_FUNCTIONS(tile);
+CUVIL_OP_FUNCTIONS(trilu);
+CUVIL_OP_FUNCTIONS(split);
+CUVIL_OP_FUNCTIONS(cumsum);
+CUVIL_OP_FUNCTIONS(gather_elements);
+CUVIL_OP_FUNCTIONS(gather_nd);
+CUVIL_OP_FUNCTIONS(scatter_nd);
+CUVIL_OP_FUNCTIONS(layer_norm);
+CUVIL_OP_FUNCTIONS(attention);
 
 #endif /* CUVIL_GRAPH_OPS_H_ */

@@ -1,4 +1,4 @@
-/* Gemm, MatMul, BatchNormalization, reductions and Softmax. */
+/* Gemm, MatMul and BatchNormalization. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,12 +37,11 @@ static enum cuvil_status product_of(const struct cuvil_node *node,
                                     const int64_t *a, int a_rank,
                                     const int64_t *b, int b_rank,
                                     struct product *out) {
-  bool matmul = strcmp(node->op, "MatMul") == 0;
   if (a_rank != 2 || b_rank != 2)
-    return CUVIL_FAIL(matmul ? CU_ERR_MODEL_UNSUPPORTED : CU_ERR_MODEL_INVALID,
-                      "operands of rank %d and %d; %s two-dimensional ones",
-                      a_rank, b_rank,
-                      matmul ? "only supported are" : "it takes");
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                      "operands of rank %d and %d; it takes two-dimensional "
+                      "ones",
+                      a_rank, b_rank);
   out->trans_a = cuvil_node_int(node, "transA", 0) != 0;
   out->trans_b = cuvil_node_int(node, "transB", 0) != 0;
   out->m = out->trans_a ? a[1] : a[0];
@@ -56,11 +55,12 @@ static enum cuvil_status product_of(const struct cuvil_node *node,
   return CUVIL_OK;
 }
 
-enum cuvil_status cuvil_infer_matmul(const struct cuvil_graph *graph,
-                                     const struct cuvil_node *node,
-                                     struct cuvil_type *out) {
+enum cuvil_status cuvil_infer_gemm(const struct cuvil_graph *graph,
+                                   const struct cuvil_node *node,
+                                   struct cuvil_type *out) {
   const struct cuvil_value *a = cuvil_op_input(graph, node, 0);
   const struct cuvil_value *b = cuvil_op_input(graph, node, 1);
+  const struct cuvil_value *c = cuvil_op_input(graph, node, 2);
   struct product product;
   CUVIL_TRY(product_of(node, a->dims, a->rank, b->dims, b->rank, &product));
   if (a->dtype != b->dtype)
@@ -68,14 +68,6 @@ enum cuvil_status cuvil_infer_matmul(const struct cuvil_graph *graph,
                       cuvil_dtype_name(a->dtype), cuvil_dtype_name(b->dtype));
   *out = (struct cuvil_type){
       .dtype = a->dtype, .rank = 2, .dims = {product.m, product.n}};
-  return CUVIL_OK;
-}
-
-enum cuvil_status cuvil_infer_gemm(const struct cuvil_graph *graph,
-                                   const struct cuvil_node *node,
-                                   struct cuvil_type *out) {
-  CUVIL_TRY(cuvil_infer_matmul(graph, node, out));
-  const struct cuvil_value *c = cuvil_op_input(graph, node, 2);
   if (c == NULL) return CUVIL_OK;
   struct cuvil_type wide = *out;
   CUVIL_TRY(cuvil_type_broadcast(&wide, c));
@@ -124,8 +116,160 @@ enum cuvil_status cuvil_execute_gemm(const struct cuvil_op_call *call) {
   return cuvil_gemm_run(&gemm, call->threads);
 }
 
+/* ---- MatMul: numpy's rules.  Matrices of one operand are `a_at[i]` elements
+ * apart from its start, for each matrix i of the result. */
+struct stack {
+  int64_t m, n, k;
+  bool a_vector, b_vector;
+  int rank; /* of the outer dimensions */
+  int64_t dims[CUVIL_GRAPH_MAX_RANK];
+  int64_t a_step[CUVIL_GRAPH_MAX_RANK], b_step[CUVIL_GRAPH_MAX_RANK];
+};
+
+/* Extent of outer dimension `d` of `rank` of an operand, and its step. */
+static int64_t outer_extent(const int64_t *dims, int own_rank, int rank,
+                            int d) {
+  int at = d - (rank - (own_rank - 2));
+  return at < 0 ? 1 : dims[at];
+}
+
+static enum cuvil_status stack_of(const int64_t *a, int a_rank,
+                                  const int64_t *b, int b_rank,
+                                  struct stack *out) {
+  *out = (struct stack){.a_vector = a_rank == 1, .b_vector = b_rank == 1};
+  if (a_rank == 0 || b_rank == 0)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "an operand is a scalar");
+  int64_t a_matrix[2] = {1, a[0]}, b_matrix[2] = {b[0], 1};
+  if (out->a_vector) a = a_matrix, a_rank = 2;
+  if (out->b_vector) b = b_matrix, b_rank = 2;
+  out->m = a[a_rank - 2];
+  out->k = a[a_rank - 1];
+  out->n = b[b_rank - 1];
+  if (b[b_rank - 2] != out->k)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                      "inner dimensions %lld and %lld differ",
+                      (long long)out->k, (long long)b[b_rank - 2]);
+  out->rank = (a_rank > b_rank ? a_rank : b_rank) - 2;
+  int64_t a_next = out->m * out->k, b_next = out->k * out->n;
+  for (int d = out->rank - 1; d >= 0; d--) {
+    int64_t x = outer_extent(a, a_rank, out->rank, d);
+    int64_t y = outer_extent(b, b_rank, out->rank, d);
+    if (x != y && x != 1 && y != 1)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                        "dimensions %lld and %lld do not broadcast",
+                        (long long)x, (long long)y);
+    out->dims[d] = x == 1 ? y : x;
+    out->a_step[d] = x == 1 ? 0 : a_next;
+    out->b_step[d] = y == 1 ? 0 : b_next;
+    a_next *= x;
+    b_next *= y;
+  }
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_infer_matmul(const struct cuvil_graph *graph,
+                                     const struct cuvil_node *node,
+                                     struct cuvil_type *out) {
+  const struct cuvil_value *a = cuvil_op_input(graph, node, 0);
+  const struct cuvil_value *b = cuvil_op_input(graph, node, 1);
+  struct stack stack;
+  CUVIL_TRY(stack_of(a->dims, a->rank, b->dims, b->rank, &stack));
+  if (a->dtype != b->dtype)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "types %s and %s do not mix",
+                      cuvil_dtype_name(a->dtype), cuvil_dtype_name(b->dtype));
+  *out = (struct cuvil_type){.dtype = a->dtype, .rank = stack.rank};
+  memcpy(out->dims, stack.dims, sizeof out->dims);
+  if (!stack.a_vector) out->dims[out->rank++] = stack.m;
+  if (!stack.b_vector) out->dims[out->rank++] = stack.n;
+  return CUVIL_OK;
+}
+
+struct matrices {
+  const float *b;
+  const int64_t *at; /* of each group */
+  int64_t row;
+};
+
+static void pack_stacked(const void *source, int64_t group, int64_t batch,
+                         int64_t k0, int64_t k1, int64_t j0, int64_t j1,
+                         double *out) {
+  (void)batch;
+  const struct matrices *s = source;
+  const float *b = s->b + s->at[group] + k0 * s->row;
+  for (int64_t j = j0; j < j1; j += CUVIL_GEMM_COLS) {
+    int64_t lanes = j1 - j < CUVIL_GEMM_COLS ? j1 - j : CUVIL_GEMM_COLS;
+    for (int64_t k = 0; k < k1 - k0; k++, out += CUVIL_GEMM_COLS)
+      for (int64_t i = 0; i < lanes; i++)
+        out[i] = b[k * s->row + j + i];
+  }
+}
+
+/* As many products at once as keep the packed A below 64 MiB. */
+#define PACKED_A ((int64_t)8 << 20)
+
+static enum cuvil_status run_stack(const struct cuvil_op_call *call,
+                                   const struct stack *s, int64_t count,
+                                   const int64_t *a_at, const int64_t *b_at) {
+  int64_t each = s->m * s->k > 0 ? PACKED_A / (s->m * s->k) : count;
+  struct matrices matrices = {.b = call->inputs[1]->f, .row = s->n};
+  for (int64_t first = 0; first < count;) {
+    /* A product takes As that lie evenly apart. */
+    int64_t step = first + 1 < count ? a_at[first + 1] - a_at[first] : 0, n = 1;
+    while (n < each && first + n < count &&
+           a_at[first + n] - a_at[first] == n * step)
+      n++;
+    matrices.at = b_at + first;
+    struct cuvil_gemm gemm = {.m = s->m,
+                              .n = s->n,
+                              .k = s->k,
+                              .groups = n,
+                              .batch = 1,
+                              .a = call->inputs[0]->f + a_at[first],
+                              .a_row = s->k,
+                              .a_col = 1,
+                              .a_group = step,
+                              .pack = pack_stacked,
+                              .source = &matrices,
+                              .alpha = 1,
+                              .c = call->outputs[0].f + first * s->m * s->n,
+                              .c_row = s->n,
+                              .c_col = 1,
+                              .c_group = s->m * s->n};
+    CUVIL_TRY(cuvil_gemm_run(&gemm, call->threads));
+    first += n;
+  }
+  return CUVIL_OK;
+}
+
 enum cuvil_status cuvil_execute_matmul(const struct cuvil_op_call *call) {
-  return cuvil_execute_gemm(call);
+  const struct cuvil_host_tensor *a = call->inputs[0], *b = call->inputs[1];
+  struct stack s;
+  CUVIL_TRY(stack_of(a->dims, a->rank, b->dims, b->rank, &s));
+  if (call->outputs[0].count == 0) return CUVIL_OK;
+  int64_t count = call->outputs[0].count / (s.m * s.n);
+  /* One matrix B for all rows of A: one product. */
+  bool shared = true;
+  for (int d = 0; d < s.rank; d++)
+    shared &= s.b_step[d] == 0 && (s.a_step[d] != 0 || s.dims[d] == 1);
+  if (shared) {
+    s.m *= count;
+    count = 1;
+  }
+  int64_t *at = calloc(2 * (size_t)count, sizeof *at);
+  if (at == NULL)
+    return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for %lld products",
+                      (long long)count);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t rest = i;
+    for (int d = s.rank - 1; d >= 0 && !shared; d--) {
+      at[i] += rest % s.dims[d] * s.a_step[d];
+      at[count + i] += rest % s.dims[d] * s.b_step[d];
+      rest /= s.dims[d];
+    }
+  }
+  enum cuvil_status status = run_stack(call, &s, count, at, at + count);
+  free(at);
+  return status;
 }
 
 /* ---- BatchNormalization, inference form */
@@ -180,132 +324,6 @@ enum cuvil_status cuvil_execute_batch_norm(const struct cuvil_op_call *call) {
       call->outputs[0].f[i] =
           (float)(((double)x->f[i] - (double)mean[c]) * factor +
                   (double)bias[c]);
-  }
-  return CUVIL_OK;
-}
-
-/* ---- reductions */
-enum cuvil_status cuvil_infer_reduce(const struct cuvil_graph *graph,
-                                     const struct cuvil_node *node,
-                                     struct cuvil_type *out) {
-  const struct cuvil_value *x = cuvil_op_input(graph, node, 0);
-  int axes[CUVIL_GRAPH_MAX_RANK], count;
-  CUVIL_TRY(cuvil_op_axes(graph, node, 1, x->rank, axes, &count));
-  cuvil_type_copy(out, x);
-  if (count <= 0) {
-    if (cuvil_node_int(node, "noop_with_empty_axes", 0) != 0) return CUVIL_OK;
-    count = x->rank;
-    for (int i = 0; i < count; i++)
-      axes[i] = i;
-  }
-  bool reduced[CUVIL_GRAPH_MAX_RANK] = {false};
-  for (int i = 0; i < count; i++)
-    reduced[axes[i]] = true;
-  bool keep = cuvil_node_int(node, "keepdims", 1) != 0;
-  out->rank = 0;
-  for (int i = 0; i < x->rank; i++) {
-    if (!reduced[i])
-      out->dims[out->rank++] = x->dims[i];
-    else if (keep)
-      out->dims[out->rank++] = 1;
-    if (reduced[i] && x->dims[i] == 0)
-      return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                        "it reduces an axis without elements");
-  }
-  return CUVIL_OK;
-}
-
-enum cuvil_status cuvil_execute_reduce(const struct cuvil_op_call *call) {
-  const struct cuvil_host_tensor *x = call->inputs[0];
-  struct cuvil_host_tensor *y = &call->outputs[0];
-  bool max = strcmp(call->node->op, "ReduceMax") == 0;
-  bool mean = strcmp(call->node->op, "ReduceMean") == 0;
-  int axes[CUVIL_GRAPH_MAX_RANK], count;
-  CUVIL_TRY(cuvil_op_axes(call->graph, call->node, 1, x->rank, axes, &count));
-  bool all =
-      count <= 0 && cuvil_node_int(call->node, "noop_with_empty_axes", 0) == 0;
-  bool reduced[CUVIL_GRAPH_MAX_RANK] = {false};
-  for (int i = 0; i < x->rank; i++)
-    reduced[i] = all;
-  for (int i = 0; i < count; i++)
-    reduced[axes[i]] = true;
-  /* Step of the output for each input dimension; 0 where it is reduced. */
-  int64_t step[CUVIL_GRAPH_MAX_RANK], next = 1;
-  for (int i = x->rank - 1; i >= 0; i--) {
-    step[i] = reduced[i] ? 0 : next;
-    if (!reduced[i]) next *= x->dims[i];
-  }
-  double *sum = malloc(((size_t)y->count + 1) * sizeof *sum);
-  if (sum == NULL)
-    return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for %lld sums",
-                      (long long)y->count);
-  for (int64_t i = 0; i < y->count; i++) {
-    sum[i] = max ? -INFINITY : 0;
-    if (y->integer) y->i[i] = max ? INT64_MIN : 0;
-  }
-  int64_t at[CUVIL_GRAPH_MAX_RANK] = {0}, o = 0;
-  for (int64_t i = 0; i < x->count; i++) {
-    if (y->integer) {
-      int64_t v = x->i[i];
-      y->i[o] = !max          ? (int64_t)((uint64_t)y->i[o] + (uint64_t)v)
-                : v > y->i[o] ? v
-                              : y->i[o];
-    } else {
-      double v = x->f[i];
-      if (!max)
-        sum[o] += v;
-      else if (v > sum[o] || v != v)
-        sum[o] = v;
-    }
-    for (int d = x->rank - 1; d >= 0; d--) {
-      o += step[d];
-      if (++at[d] < x->dims[d]) break;
-      o -= step[d] * x->dims[d];
-      at[d] = 0;
-    }
-  }
-  double size = y->count > 0 ? (double)x->count / (double)y->count : 1;
-  if (!y->integer)
-    for (int64_t i = 0; i < y->count; i++)
-      y->f[i] = (float)(mean ? sum[i] / size : sum[i]);
-  free(sum);
-  return CUVIL_OK;
-}
-
-/* ---- Softmax */
-enum cuvil_status cuvil_infer_softmax(const struct cuvil_graph *graph,
-                                      const struct cuvil_node *node,
-                                      struct cuvil_type *out) {
-  cuvil_type_copy(out, cuvil_op_input(graph, node, 0));
-  int axis;
-  return cuvil_op_axis(node, "axis", node->opset < 13 ? 1 : -1, out->rank,
-                       node->opset < 13, &axis);
-}
-
-enum cuvil_status cuvil_execute_softmax(const struct cuvil_op_call *call) {
-  const struct cuvil_host_tensor *x = call->inputs[0];
-  bool flatten = call->node->opset < 13;
-  int axis;
-  CUVIL_TRY(cuvil_op_axis(call->node, "axis", flatten ? 1 : -1, x->rank,
-                          flatten, &axis));
-  /* Up to opset 12 everything from the axis on is one row. */
-  int64_t length = 1, inner = 1;
-  for (int i = axis; i < x->rank; i++)
-    if (flatten || i == axis)
-      length *= x->dims[i];
-    else
-      inner *= x->dims[i];
-  if (x->count == 0) return CUVIL_OK;
-  for (int64_t row = 0; row < x->count / length; row++) {
-    int64_t base = row / inner * inner * length + row % inner;
-    double top = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < length; i++)
-      if (x->f[base + i * inner] > top) top = x->f[base + i * inner];
-    for (int64_t i = 0; i < length; i++)
-      sum += exp((double)x->f[base + i * inner] - top);
-    for (int64_t i = 0; i < length; i++)
-      call->outputs[0].f[base + i * inner] =
-          (float)(exp((double)x->f[base + i * inner] - top) / sum);
   }
   return CUVIL_OK;
 }

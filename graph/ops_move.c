@@ -7,27 +7,28 @@
 
 #include "graph/ops.h"
 
-/* Copies count[0] x ... elements from x (start, step per dimension) to y
- * (likewise); steps in elements, any sign. */
-struct strided {
-  int rank;
-  int64_t count[CUVIL_GRAPH_MAX_RANK];
-  int64_t x_step[CUVIL_GRAPH_MAX_RANK], y_step[CUVIL_GRAPH_MAX_RANK];
-  int64_t x_start, y_start;
-};
-
-static void move(const struct strided *s, const struct cuvil_host_tensor *x,
-                 struct cuvil_host_tensor *y) {
-  int64_t total = 1, at[CUVIL_GRAPH_MAX_RANK] = {0};
-  for (int d = 0; d < s->rank; d++)
-    total *= s->count[d];
+void cuvil_strided_copy(const struct cuvil_strided *s,
+                        const struct cuvil_host_tensor *x,
+                        struct cuvil_host_tensor *y) {
+  int last = s->rank - 1;
+  int64_t rows = 1, at[CUVIL_GRAPH_MAX_RANK] = {0};
+  for (int d = 0; d < last; d++)
+    rows *= s->count[d];
+  int64_t n = last >= 0 ? s->count[last] : 1;
+  int64_t dx = last >= 0 ? s->x_step[last] : 1;
+  int64_t dy = last >= 0 ? s->y_step[last] : 1;
   int64_t from = s->x_start, to = s->y_start;
-  for (int64_t i = 0; i < total; i++) {
+  if (n == 0) return;
+  for (int64_t row = 0; row < rows; row++) {
     if (x->integer)
-      y->i[to] = x->i[from];
+      for (int64_t i = 0; i < n; i++)
+        y->i[to + i * dy] = x->i[from + i * dx];
+    else if (dx == 1 && dy == 1)
+      memcpy(y->f + to, x->f + from, (size_t)n * sizeof *y->f);
     else
-      y->f[to] = x->f[from];
-    for (int d = s->rank - 1; d >= 0; d--) {
+      for (int64_t i = 0; i < n; i++)
+        y->f[to + i * dy] = x->f[from + i * dx];
+    for (int d = last - 1; d >= 0; d--) {
       from += s->x_step[d];
       to += s->y_step[d];
       if (++at[d] < s->count[d]) break;
@@ -38,7 +39,7 @@ static void move(const struct strided *s, const struct cuvil_host_tensor *x,
   }
 }
 
-static void packed_steps(const struct cuvil_host_tensor *x, int64_t *steps) {
+void cuvil_host_steps(const struct cuvil_host_tensor *x, int64_t *steps) {
   int64_t step = 1;
   for (int d = x->rank - 1; d >= 0; d--) {
     steps[d] = step;
@@ -85,15 +86,15 @@ enum cuvil_status cuvil_execute_transpose(const struct cuvil_op_call *call) {
   struct cuvil_host_tensor *y = &call->outputs[0];
   int perm[CUVIL_GRAPH_MAX_RANK];
   CUVIL_TRY(permutation(call->node, x->rank, perm));
-  struct strided s = {.rank = x->rank};
+  struct cuvil_strided s = {.rank = x->rank};
   int64_t steps[CUVIL_GRAPH_MAX_RANK];
-  packed_steps(x, steps);
-  packed_steps(y, s.y_step);
+  cuvil_host_steps(x, steps);
+  cuvil_host_steps(y, s.y_step);
   for (int i = 0; i < x->rank; i++) {
     s.count[i] = y->dims[i];
     s.x_step[i] = steps[perm[i]];
   }
-  move(&s, x, y);
+  cuvil_strided_copy(&s, x, y);
   return CUVIL_OK;
 }
 
@@ -237,15 +238,15 @@ enum cuvil_status cuvil_execute_slice(const struct cuvil_op_call *call) {
   struct cuvil_host_tensor *y = &call->outputs[0];
   struct cut cut;
   CUVIL_TRY(slice_cut(call->graph, call->node, x->rank, x->dims, &cut));
-  struct strided s = {.rank = x->rank};
-  packed_steps(x, s.x_step);
-  packed_steps(y, s.y_step);
+  struct cuvil_strided s = {.rank = x->rank};
+  cuvil_host_steps(x, s.x_step);
+  cuvil_host_steps(y, s.y_step);
   for (int i = 0; i < x->rank; i++) {
     s.count[i] = cut.count[i];
     s.x_start += cut.start[i] * s.x_step[i];
     s.x_step[i] *= cut.step[i];
   }
-  if (y->count > 0) move(&s, x, y);
+  if (y->count > 0) cuvil_strided_copy(&s, x, y);
   return CUVIL_OK;
 }
 
@@ -318,9 +319,9 @@ enum cuvil_status cuvil_execute_pad(const struct cuvil_op_call *call) {
       y->i[i] = whole;
     else
       y->f[i] = f;
-  struct strided s = {.rank = x->rank};
-  packed_steps(x, s.x_step);
-  packed_steps(y, s.y_step);
+  struct cuvil_strided s = {.rank = x->rank};
+  cuvil_host_steps(x, s.x_step);
+  cuvil_host_steps(y, s.y_step);
   for (int i = 0; i < x->rank; i++) {
     int64_t before = pads[i], after = pads[x->rank + i];
     int64_t skip = before < 0 ? -before : 0, cut = after < 0 ? -after : 0;
@@ -329,7 +330,7 @@ enum cuvil_status cuvil_execute_pad(const struct cuvil_op_call *call) {
     s.x_start += skip * s.x_step[i];
     s.y_start += (before > 0 ? before : 0) * s.y_step[i];
   }
-  move(&s, x, y);
+  cuvil_strided_copy(&s, x, y);
   return CUVIL_OK;
 }
 

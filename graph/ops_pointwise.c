@@ -19,8 +19,11 @@
 /* ---- functions of one tensor */
 enum unary {
   U_ABS,
+  U_CEIL,
+  U_COS,
   U_ERF,
   U_EXP,
+  U_FLOOR,
   U_GELU_ERF,
   U_GELU_TANH,
   U_HARD_SIGMOID,
@@ -28,8 +31,11 @@ enum unary {
   U_LEAKY_RELU,
   U_LOG,
   U_NEG,
+  U_RECIPROCAL,
   U_RELU,
   U_SIGMOID,
+  U_SIN,
+  U_SOFTPLUS,
   U_SQRT,
   U_TANH,
 };
@@ -38,16 +44,22 @@ static const struct {
   enum unary function;
 } unary_names[] = {
     {"Abs", U_ABS},
+    {"Ceil", U_CEIL},
+    {"Cos", U_COS},
     {"Erf", U_ERF},
     {"Exp", U_EXP},
+    {"Floor", U_FLOOR},
     {"Gelu", U_GELU_ERF},
     {"HardSigmoid", U_HARD_SIGMOID},
     {"HardSwish", U_HARD_SWISH},
     {"LeakyRelu", U_LEAKY_RELU},
     {"Log", U_LOG},
     {"Neg", U_NEG},
+    {"Reciprocal", U_RECIPROCAL},
     {"Relu", U_RELU},
     {"Sigmoid", U_SIGMOID},
+    {"Sin", U_SIN},
+    {"Softplus", U_SOFTPLUS},
     {"Sqrt", U_SQRT},
     {"Tanh", U_TANH},
 };
@@ -69,10 +81,16 @@ static double unary_value(const struct unary_job *job, double x) {
   switch (job->function) {
     case U_ABS:
       return fabs(x);
+    case U_CEIL:
+      return ceil(x);
+    case U_COS:
+      return cos(x);
     case U_ERF:
       return erf(x);
     case U_EXP:
       return exp(x);
+    case U_FLOOR:
+      return floor(x);
     case U_GELU_ERF:
       return 0.5 * x * (1 + erf(x * root_half));
     case U_GELU_TANH:
@@ -87,10 +105,16 @@ static double unary_value(const struct unary_job *job, double x) {
       return log(x);
     case U_NEG:
       return -x;
+    case U_RECIPROCAL:
+      return 1 / x;
     case U_RELU:
       return x < 0 ? 0 : x; /* a NaN stays one */
     case U_SIGMOID:
       return 1 / (1 + exp(-x));
+    case U_SIN:
+      return sin(x);
+    case U_SOFTPLUS: /* log(1 + e^x) without overflow */
+      return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
     case U_SQRT:
       return sqrt(x);
     case U_TANH:
@@ -201,14 +225,57 @@ enum cuvil_status cuvil_execute_clip(const struct cuvil_op_call *call) {
 }
 
 /* ---- two and more tensors */
-enum binary { B_ADD, B_SUB, B_MUL, B_DIV, B_POW, B_MIN, B_MAX };
+enum binary {
+  B_ADD,
+  B_SUB,
+  B_MUL,
+  B_DIV,
+  B_POW,
+  B_MIN,
+  B_MAX,
+  B_MOD,  /* the sign of the divisor */
+  B_FMOD, /* the sign of the dividend */
+  B_EQUAL,
+  B_LESS,
+  B_LESS_EQUAL,
+  B_GREATER,
+  B_GREATER_EQUAL,
+  B_AND,
+  B_OR,
+  B_XOR
+};
 static const struct {
   const char *op;
   enum binary function;
 } binary_names[] = {
-    {"Add", B_ADD}, {"Sub", B_SUB}, {"Mul", B_MUL}, {"Div", B_DIV},
-    {"Pow", B_POW}, {"Min", B_MIN}, {"Max", B_MAX}, {"Sum", B_ADD},
+    {"Add", B_ADD},
+    {"Sub", B_SUB},
+    {"Mul", B_MUL},
+    {"Div", B_DIV},
+    {"Pow", B_POW},
+    {"Min", B_MIN},
+    {"Max", B_MAX},
+    {"Sum", B_ADD},
+    {"Mean", B_ADD},
+    {"Mod", B_MOD},
+    {"Equal", B_EQUAL},
+    {"Less", B_LESS},
+    {"LessOrEqual", B_LESS_EQUAL},
+    {"Greater", B_GREATER},
+    {"GreaterOrEqual", B_GREATER_EQUAL},
+    {"And", B_AND},
+    {"Or", B_OR},
+    {"Xor", B_XOR},
 };
+
+static enum cuvil_status find_binary(const char *op, enum binary *out) {
+  size_t row = 0, rows = sizeof binary_names / sizeof *binary_names;
+  while (row < rows && strcmp(binary_names[row].op, op) != 0)
+    row++;
+  CUVIL_CHECK(row < rows);
+  *out = binary_names[row].function;
+  return CUVIL_OK;
+}
 
 struct binary_job {
   enum binary function;
@@ -245,6 +312,28 @@ static void float_row(enum binary function, int64_t n, const float *a,
       ROW_LOOP(u < v || u != u ? u : v);
     case B_MAX:
       ROW_LOOP(u > v || u != u ? u : v);
+    case B_FMOD:
+      ROW_LOOP(fmodf(u, v));
+    default: /* not for real results: infer refused it */
+      break;
+  }
+}
+
+static void compare_row(enum binary function, int64_t n, const float *a,
+                        int64_t sa, const float *b, int64_t sb, int64_t *y) {
+  switch (function) {
+    case B_EQUAL:
+      ROW_LOOP(u == v);
+    case B_LESS:
+      ROW_LOOP(u < v);
+    case B_LESS_EQUAL:
+      ROW_LOOP(u <= v);
+    case B_GREATER:
+      ROW_LOOP(u > v);
+    case B_GREATER_EQUAL:
+      ROW_LOOP(u >= v);
+    default:
+      break;
   }
 }
 
@@ -278,6 +367,33 @@ static int64_t integer_value(struct binary_job *job, int64_t u, int64_t v) {
       return u < v ? u : v;
     case B_MAX:
       return u > v ? u : v;
+    case B_MOD:
+    case B_FMOD: {
+      if (v == 0) {
+        __atomic_store_n(&job->zero_divisor, true, __ATOMIC_RELAXED);
+        return 0;
+      }
+      int64_t rest = v == -1 ? 0 : u % v;
+      bool adjust =
+          job->function == B_MOD && rest != 0 && (rest < 0) != (v < 0);
+      return adjust ? rest + v : rest;
+    }
+    case B_EQUAL:
+      return u == v;
+    case B_LESS:
+      return u < v;
+    case B_LESS_EQUAL:
+      return u <= v;
+    case B_GREATER:
+      return u > v;
+    case B_GREATER_EQUAL:
+      return u >= v;
+    case B_AND:
+      return u != 0 && v != 0;
+    case B_OR:
+      return u != 0 || v != 0;
+    case B_XOR:
+      return (u != 0) != (v != 0);
   }
   return 0;
 }
@@ -294,7 +410,10 @@ static void binary_rows(void *context, int worker, int64_t begin, int64_t end) {
       b += at * job->b_step[d];
     }
     int64_t y = row * job->inner;
-    if (job->y->integer) {
+    if (job->y->integer && !job->a->integer) {
+      compare_row(job->function, job->inner, job->a->f + a, job->a_inner,
+                  job->b->f + b, job->b_inner, job->y->i + y);
+    } else if (job->y->integer) {
       for (int64_t i = 0; i < job->inner; i++)
         job->y->i[y + i] = integer_value(job, job->a->i[a + i * job->a_inner],
                                          job->b->i[b + i * job->b_inner]);
@@ -305,9 +424,8 @@ static void binary_rows(void *context, int worker, int64_t begin, int64_t end) {
   }
 }
 
-/* Step of `x` along dimension d of a tensor of `rank`; 0 where it repeats. */
-static void broadcast_steps(const struct cuvil_host_tensor *x, int rank,
-                            int64_t *steps) {
+void cuvil_host_broadcast_steps(const struct cuvil_host_tensor *x, int rank,
+                                int64_t *steps) {
   int64_t step = 1;
   for (int d = rank - 1; d >= 0; d--) {
     int at = d - (rank - x->rank);
@@ -324,8 +442,8 @@ static enum cuvil_status binary(enum binary function,
   if (y->count == 0) return CUVIL_OK;
   struct binary_job job = {.function = function, .a = a, .b = b, .y = y};
   int64_t sa[CUVIL_GRAPH_MAX_RANK], sb[CUVIL_GRAPH_MAX_RANK];
-  broadcast_steps(a, y->rank, sa);
-  broadcast_steps(b, y->rank, sb);
+  cuvil_host_broadcast_steps(a, y->rank, sa);
+  cuvil_host_broadcast_steps(b, y->rank, sb);
   /* Merge from the outside in; dimensions of extent 1 vanish. */
   int rank = 0;
   for (int d = 0; d < y->rank; d++) {
@@ -369,6 +487,10 @@ enum cuvil_status cuvil_infer_broadcast(const struct cuvil_graph *graph,
                                         const struct cuvil_node *node,
                                         struct cuvil_type *out) {
   cuvil_type_copy(out, cuvil_op_input(graph, node, 0));
+  if (strcmp(node->op, "Mod") == 0 && cuvil_dtype_is_float(out->dtype) &&
+      cuvil_node_int(node, "fmod", 0) == 0)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "fmod must be 1 for type %s",
+                      cuvil_dtype_name(out->dtype));
   for (int i = 1; i < node->input_count; i++) {
     const struct cuvil_value *x = cuvil_op_input(graph, node, i);
     if (x == NULL)
@@ -401,23 +523,13 @@ static enum cuvil_status real_power(const struct cuvil_op_call *call) {
   return status;
 }
 
-enum cuvil_status cuvil_execute_broadcast(const struct cuvil_op_call *call) {
+/* The first input spread over the output, then the others one by one: the
+ * output is the left operand and the target of each step. */
+static enum cuvil_status fold_many(const struct cuvil_op_call *call,
+                                   enum binary function) {
   const struct cuvil_node *node = call->node;
-  struct cuvil_host_tensor *y = &call->outputs[0];
-  size_t row = 0, rows = sizeof binary_names / sizeof *binary_names;
-  while (row < rows && strcmp(binary_names[row].op, node->op) != 0)
-    row++;
-  CUVIL_CHECK(row < rows);
-  enum binary function = binary_names[row].function;
-  if (function == B_POW && !y->integer && call->inputs[1]->integer)
-    return real_power(call);
-  if (node->input_count == 2)
-    return binary(function, call->inputs[0], call->inputs[1], y, call->threads);
-  /* The first input spread over the output, then the others one by one: the
-   * output is the left operand and the target of each step. */
-  struct cuvil_host_tensor none;
-  int64_t one[1] = {1};
-  CUVIL_TRY(cuvil_host_create(y->integer, 0, one, &none));
+  struct cuvil_host_tensor *y = &call->outputs[0], none;
+  CUVIL_TRY(cuvil_host_create(y->integer, 0, NULL, &none));
   if (y->integer)
     none.i[0] = 0;
   else
@@ -427,5 +539,62 @@ enum cuvil_status cuvil_execute_broadcast(const struct cuvil_op_call *call) {
   for (int i = 1; i < node->input_count && status == CUVIL_OK; i++)
     status = binary(function, y, call->inputs[i], y, call->threads);
   cuvil_host_destroy(&none);
+  if (strcmp(node->op, "Mean") == 0)
+    for (int64_t i = 0; i < y->count; i++)
+      y->f[i] /= (float)node->input_count;
   return status;
+}
+
+/* What an operation in a narrower integer type leaves of a result. */
+static void wrap(struct cuvil_host_tensor *y, enum cuvil_dtype dtype) {
+  for (int64_t i = 0; i < y->count; i++) {
+    if (dtype == CUVIL_I32)
+      y->i[i] = (int32_t)(uint32_t)(uint64_t)y->i[i];
+    else if (dtype == CUVIL_I8)
+      y->i[i] = (int8_t)(uint8_t)(uint64_t)y->i[i];
+    else
+      y->i[i] = (uint8_t)(uint64_t)y->i[i];
+  }
+}
+
+enum cuvil_status cuvil_execute_broadcast(const struct cuvil_op_call *call) {
+  const struct cuvil_node *node = call->node;
+  struct cuvil_host_tensor *y = &call->outputs[0];
+  enum binary function;
+  CUVIL_TRY(find_binary(node->op, &function));
+  if (function == B_MOD && cuvil_node_int(node, "fmod", 0) != 0)
+    function = B_FMOD;
+  if (function == B_POW && !y->integer && call->inputs[1]->integer)
+    return real_power(call);
+  if (node->input_count == 2 && strcmp(node->op, "Mean") != 0)
+    CUVIL_TRY(
+        binary(function, call->inputs[0], call->inputs[1], y, call->threads));
+  else
+    CUVIL_TRY(fold_many(call, function));
+  enum cuvil_dtype dtype = cuvil_op_output_dtype(call, 0);
+  if (dtype == CUVIL_I32 || dtype == CUVIL_I8 || dtype == CUVIL_U8)
+    wrap(y, dtype);
+  return CUVIL_OK;
+}
+
+/* ---- comparisons and logic: bool results */
+enum cuvil_status cuvil_infer_compare(const struct cuvil_graph *graph,
+                                      const struct cuvil_node *node,
+                                      struct cuvil_type *out) {
+  enum binary function;
+  CUVIL_TRY(find_binary(node->op, &function));
+  CUVIL_TRY(cuvil_infer_broadcast(graph, node, out));
+  if ((function == B_AND || function == B_OR || function == B_XOR) &&
+      out->dtype != CUVIL_BOOL)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "operands of type %s",
+                      cuvil_dtype_name(out->dtype));
+  out->dtype = CUVIL_BOOL;
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_execute_compare(const struct cuvil_op_call *call) {
+  enum binary function;
+  CUVIL_TRY(find_binary(call->node->op, &function));
+  return binary(function, call->inputs[0], call->inputs[1], &call->outputs[0],
+                call->threads);
 }

@@ -188,8 +188,7 @@ enum cuvil_status cuvil_infer_cast(const struct cuvil_graph *graph,
 enum cuvil_status cuvil_execute_cast(const struct cuvil_op_call *call) {
   const struct cuvil_host_tensor *x = call->inputs[0];
   struct cuvil_host_tensor *y = &call->outputs[0];
-  enum cuvil_dtype to;
-  CUVIL_TRY(cuvil_onnx_dtype(cuvil_node_int(call->node, "to", 0), &to));
+  enum cuvil_dtype to = cuvil_op_output_dtype(call, 0);
   uint64_t cell;
   for (int64_t i = 0; i < x->count; i++) {
     if (x->integer && y->integer && to == CUVIL_I64) {
@@ -213,7 +212,19 @@ enum cuvil_status cuvil_execute_cast(const struct cuvil_op_call *call) {
   return CUVIL_OK;
 }
 
-/* ---- Shape, Constant, ConstantOfShape */
+enum cuvil_status cuvil_infer_cast_like(const struct cuvil_graph *graph,
+                                        const struct cuvil_node *node,
+                                        struct cuvil_type *out) {
+  cuvil_type_copy(out, cuvil_op_input(graph, node, 0));
+  out->dtype = cuvil_op_input(graph, node, 1)->dtype;
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_execute_cast_like(const struct cuvil_op_call *call) {
+  return cuvil_execute_cast(call);
+}
+
+/* ---- Shape, Size, Constant, ConstantOfShape */
 enum cuvil_status cuvil_infer_shape(const struct cuvil_graph *graph,
                                     const struct cuvil_node *node,
                                     struct cuvil_type *out) {
@@ -236,6 +247,24 @@ enum cuvil_status cuvil_execute_shape(const struct cuvil_op_call *call) {
   if (start < 0) start = 0;
   for (int64_t i = 0; i < call->outputs[0].count; i++)
     call->outputs[0].i[i] = x->dims[start + i];
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_infer_size(const struct cuvil_graph *graph,
+                                   const struct cuvil_node *node,
+                                   struct cuvil_type *out) {
+  (void)graph;
+  (void)node;
+  *out = (struct cuvil_type){.dtype = CUVIL_I64};
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_execute_size(const struct cuvil_op_call *call) {
+  const struct cuvil_host_tensor *x = call->inputs[0];
+  int64_t size = 1;
+  for (int i = 0; i < x->rank; i++)
+    size *= x->dims[i];
+  call->outputs[0].i[0] = size;
   return CUVIL_OK;
 }
 
