@@ -382,6 +382,8 @@ CUVIL_CHECKED struct cuvil_checked cuvil_checked_stored(
     default:
       break;
   }
+  /* Anything goes, whatever the value is; and no NaN comes of it. */
+  if (c.error == CUVIL_CHECKED_INF) return c;
   const double error =
       c.error + cuvil_checked_store_error(dtype, fabs(c.value) + c.error);
   if (dtype == 2 || dtype == 3) {

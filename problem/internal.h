@@ -86,6 +86,14 @@ void cuvil_reference_each_point(
  * beyond a limit. */
 double cuvil_reference_load(const struct cuvil_reference_job *job, int operand,
                             const int64_t *coordinates);
+/* An index operand's element: negative ones count from the end of `extent`,
+ * what is outside is clamped. */
+int64_t cuvil_reference_index(const struct cuvil_reference_job *job,
+                              int operand, const int64_t *coordinates,
+                              int64_t extent);
+/* A norm's prologue at one point, and its stores. */
+struct cuvil_checked cuvil_reference_prologue(
+    const struct cuvil_reference_job *job, const int64_t *coordinates);
 /* The epilogue at one point of the main output, and its stores. */
 void cuvil_reference_store(const struct cuvil_reference_job *job,
                            const int64_t *coordinates,
@@ -95,5 +103,10 @@ CUVIL_MUST_USE enum cuvil_status cuvil_reference_contraction(
 void cuvil_reference_pool(const struct cuvil_reference_job *job);
 void cuvil_reference_reduce(const struct cuvil_reference_job *job);
 void cuvil_reference_pointwise(const struct cuvil_reference_job *job);
+void cuvil_reference_gather(const struct cuvil_reference_job *job);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_norm(
+    const struct cuvil_reference_job *job);
+CUVIL_MUST_USE enum cuvil_status cuvil_reference_attention(
+    const struct cuvil_reference_job *job);
 
 #endif /* CUVIL_PROBLEM_INTERNAL_H_ */

@@ -118,6 +118,18 @@ static int64_t place(const struct cuvil_operand *operand,
   return index;
 }
 
+int64_t cuvil_reference_index(const struct cuvil_reference_job *job,
+                              int operand, const int64_t *coordinates,
+                              int64_t extent) {
+  const struct cuvil_operand *o = &job->problem->operands[operand];
+  /* Exact below 2^53; what is beyond is clamped in any case. */
+  double index = cuvil_load(o->dtype, job->operands[operand],
+                            (size_t)place(o, coordinates));
+  if (index < 0) index += (double)extent;
+  if (index < 0) return 0;
+  return index < (double)extent ? (int64_t)index : extent - 1;
+}
+
 double cuvil_reference_load(const struct cuvil_reference_job *job, int operand,
                             const int64_t *coordinates) {
   const struct cuvil_operand *o = &job->problem->operands[operand];
@@ -154,6 +166,25 @@ void cuvil_reference_store(const struct cuvil_reference_job *job,
   for (int i = 0; i < expr->count; i++)
     if (expr->statements[i].output >= 0)
       put(job, expr->statements[i].output, coordinates, results[i]);
+}
+
+struct cuvil_checked cuvil_reference_prologue(
+    const struct cuvil_reference_job *job, const int64_t *coordinates) {
+  const struct cuvil_problem *problem = job->problem;
+  const struct cuvil_expr *expr = &problem->prologue;
+  struct cuvil_checked x = {
+      cuvil_reference_load(job, CUVIL_NORM_X, coordinates), 0};
+  if (expr->count == 0) return x;
+  double sides[CUVIL_MAX_OPERANDS];
+  for (int i = 0; i < problem->operand_count; i++)
+    if (problem->operands[i].role == CUVIL_ROLE_SIDE)
+      sides[i] = cuvil_reference_load(job, i, coordinates);
+  struct cuvil_checked results[CUVIL_MAX_STATEMENTS];
+  cuvil_expr_evaluate(expr, x, sides, results);
+  for (int i = 0; i < expr->count; i++)
+    if (expr->statements[i].output >= 0)
+      put(job, expr->statements[i].output, coordinates, results[i]);
+  return results[expr->count - 1];
 }
 
 /* ---- the entry */
@@ -205,8 +236,12 @@ enum cuvil_status cuvil_problem_reference(const struct cuvil_problem *problem,
       cuvil_reference_pointwise(&job);
       return CUVIL_OK;
     case CUVIL_KIND_ATTENTION:
+      return cuvil_reference_attention(&job);
     case CUVIL_KIND_NORM:
+      return cuvil_reference_norm(&job);
     case CUVIL_KIND_GATHER:
+      cuvil_reference_gather(&job);
+      return CUVIL_OK;
     case CUVIL_KIND_COUNT:
       break;
   }

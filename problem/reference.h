@@ -62,8 +62,12 @@ void cuvil_compare(enum cuvil_dtype dtype, const void *got,
 
 /* Fills operand `index` with seeded random data of a magnitude that keeps the
  * problem's result in range: near-normal values (the sum of four uniform ones)
- * of variance 1, a contraction's b or w of variance 1/fan-in; integers within
- * +-8 or the type, booleans 0 and 1.  The same data on every machine. */
+ * of variance 1, a contraction's b or w of variance 1/fan-in, an attention's k
+ * so that its scores have variance 1; integers within +-8 or the type, booleans
+ * 0 and 1.  A gather's indices are valid ones, half of them negative; a mask
+ * excludes (false, -10000) one key of four, never the first; every fourth row
+ * of a layer or rms norm is so small that eps counts.  The same data on every
+ * machine. */
 void cuvil_problem_random(const struct cuvil_problem *problem, int index,
                           uint64_t seed, void *out);
 

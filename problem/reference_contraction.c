@@ -31,8 +31,9 @@ struct workspace {
 
 struct contraction {
   const struct cuvil_reference_job *job;
-  float *a, *b;                      /* the operands' storage in fp32 */
-  int64_t groups, rows, cols, inner; /* cols: of one group */
+  float *a, *b; /* the operands' storage in fp32 */
+  /* cols: of one group (of a convolution) or batch (of a gemm) */
+  int64_t groups, rows, cols, inner;
   int64_t row_tiles, col_tiles;
   struct workspace *workspaces;
 };
@@ -53,17 +54,19 @@ static struct axis axis(const struct cuvil_problem *problem, int operand,
 
 /* ---- gathering: out[j - first] for the inner indices j in [first, last) */
 
-static void gather_gemm(const struct contraction *c, int operand, int64_t line,
-                        int64_t first, int64_t last, float *out) {
+static void gather_gemm(const struct contraction *c, int operand, int64_t batch,
+                        int64_t line, int64_t first, int64_t last, float *out) {
   const struct cuvil_problem *p = c->job->problem;
   struct axis outer =
       axis(p, operand, operand == CUVIL_GEMM_A ? CUVIL_DIM_M : CUVIL_DIM_N);
   struct axis k = axis(p, operand, CUVIL_DIM_K);
-  const float *base =
-      (operand == CUVIL_GEMM_A ? c->a : c->b) + line * outer.stride;
+  struct axis batches = axis(p, operand, CUVIL_DIM_BATCH);
+  const float *base = (operand == CUVIL_GEMM_A ? c->a : c->b) +
+                      line * outer.stride + batch * batches.stride;
+  bool inside =
+      line < outer.stored && (batches.stride == 0 || batch < batches.stored);
   for (int64_t j = first; j < last; j++)
-    out[j - first] =
-        line < outer.stored && j < k.stored ? base[j * k.stride] : 0;
+    out[j - first] = inside && j < k.stored ? base[j * k.stride] : 0;
 }
 
 /* A run of `count` channels from channel `from` on; base NULL: outside. */
@@ -194,7 +197,8 @@ static void gather_block(const struct contraction *c, const struct tile *tile,
     if (conv)
       gather_conv_x(c, tile->group, tile->row + i, first, last, ws->line);
     else
-      gather_gemm(c, CUVIL_GEMM_A, tile->row + i, first, last, ws->line);
+      gather_gemm(c, CUVIL_GEMM_A, tile->group, tile->row + i, first, last,
+                  ws->line);
     pack(ws->line, last - first, i, ws->a, ws->abs_a);
   }
   for (int i = 0; i < tile->cols; i++) {
@@ -202,7 +206,8 @@ static void gather_block(const struct contraction *c, const struct tile *tile,
       gather_conv_w(c, tile->group * c->cols + tile->col + i, first, last,
                     ws->line);
     else
-      gather_gemm(c, CUVIL_GEMM_B, tile->col + i, first, last, ws->line);
+      gather_gemm(c, CUVIL_GEMM_B, tile->group, tile->col + i, first, last,
+                  ws->line);
     pack(ws->line, last - first, i, ws->b, ws->abs_b);
   }
 }
@@ -239,11 +244,14 @@ static void store_tile(const struct contraction *c, const struct tile *tile,
       at[CUVIL_CONV_DIM_Q] = point.q;
     } else {
       at[CUVIL_DIM_M] = tile->row + i;
+      at[CUVIL_DIM_BATCH] = tile->group;
     }
     double terms = length(c, at);
     for (int j = 0; j < tile->cols; j++) {
-      int64_t col = tile->group * c->cols + tile->col + j;
-      at[p->kind == CUVIL_KIND_CONV ? CUVIL_CONV_DIM_K : CUVIL_DIM_N] = col;
+      if (p->kind == CUVIL_KIND_CONV)
+        at[CUVIL_CONV_DIM_K] = tile->group * c->cols + tile->col + j;
+      else
+        at[CUVIL_DIM_N] = tile->col + j;
       struct cuvil_checked acc = cuvil_checked_sum(
           ws->sum[i * TILE + j], (double)ws->magnitude[i * TILE + j], terms,
           p->tf32);
@@ -294,6 +302,7 @@ static void set_extents(struct contraction *c) {
   const struct cuvil_dim *dims = p->dims;
   c->groups = 1;
   if (p->kind == CUVIL_KIND_GEMM) {
+    if (cuvil_problem_batched(p)) c->groups = dims[CUVIL_DIM_BATCH].extent;
     c->rows = dims[CUVIL_DIM_M].extent;
     c->cols = dims[CUVIL_DIM_N].extent;
     c->inner = dims[CUVIL_DIM_K].extent;

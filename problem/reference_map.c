@@ -1,5 +1,5 @@
-/* reference_map.c - pool, reduce and pointwise on the CPU: the definition,
- * point by point of the output.
+/* reference_map.c - pool, reduce, pointwise and gather on the CPU: the
+ * definition, point by point of the output.
  */
 #include <math.h>
 
@@ -116,4 +116,20 @@ static void pointwise_point(const struct cuvil_reference_job *job,
 
 void cuvil_reference_pointwise(const struct cuvil_reference_job *job) {
   cuvil_reference_each_point(job, pointwise_point);
+}
+
+/* ---- gather: the value as it stands in the table */
+
+static void gather_point(const struct cuvil_reference_job *job,
+                         int64_t *coordinates) {
+  int64_t rows = job->problem->dims[CUVIL_GATHER_DIM_V].extent;
+  coordinates[CUVIL_GATHER_DIM_V] =
+      cuvil_reference_index(job, CUVIL_GATHER_INDEX, coordinates, rows);
+  struct cuvil_checked acc = {
+      cuvil_reference_load(job, CUVIL_GATHER_TABLE, coordinates), 0};
+  cuvil_reference_store(job, coordinates, acc);
+}
+
+void cuvil_reference_gather(const struct cuvil_reference_job *job) {
+  cuvil_reference_each_point(job, gather_point);
 }
