@@ -36,7 +36,7 @@ static bool reserve(struct cuvil_buf *buf, size_t more) {
   if (need <= buf->capacity) return true;
   size_t capacity = buf->capacity ? buf->capacity : 64;
   while (capacity < need) {
-    capacity = capacity > need / 2 ? need : capacity * 2;
+    capacity = capacity > SIZE_MAX / 2 ? need : capacity * 2;
   }
   char *data = realloc(buf->data, capacity);
   if (!data) {

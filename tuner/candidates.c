@@ -262,7 +262,10 @@ static void pick(const struct cuvil_point *points, int count, int limit,
       keep[i] = true;
     return;
   }
-  pick_predicted(points, pool < count ? pool : count, predicted, keep, score);
+  if (pool > count) pool = count;
+  for (int i = pool; i < count; i++)
+    predicted -= keep[i]; /* a default that is predicted slow */
+  pick_predicted(points, pool, predicted, keep, score);
   for (int i = 0; i < count; i++)
     kept += keep[i];
   for (int i = 0; i < count; i++)
