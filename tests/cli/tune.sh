@@ -95,10 +95,6 @@ check "by name" says err 'CU_ERR_ARCH_MISMATCH'
 check "cold" on_fake 0 --db "$tmp/cold.db" --l2 cold --json "$tmp/cold.json" \
   --problem 'gemm/1 m=512 n=512 k=512 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
 check "cold is said" grep -q '"l2": "cold"' "$tmp/cold.json"
-check "too small to be cold" on_fake 0 --db "$tmp/cold.db" --l2 cold --problem \
-  'gemm/1 m=8 n=8 k=8 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
-check "is said to be warm" says err 'timed warm'
-
 check "a recording" on_fake 0 --db "$tmp/r.db" --record "$tmp/r.t4.json.zst" --problem "$gemm" --problem "$pool"
 check "its problems" run 0 "$tune" --device "replay:$tmp/r.t4.json.zst" --list-problems
 check "both problems" test "$(wc -l <"$tmp/out")" -eq 2
