@@ -1,0 +1,102 @@
+/* conformance_test.c - ONNX's node tests through the importer and the CPU
+ * executor, and through fusion and the problems' references.
+ *
+ *   conformance_test [-v] [FOLDER [CASE...]]
+ *
+ * One line of TAP for each case that is not refused: a wrong value, or an
+ * error other than a refusal by name, fails.  Refusals are counted at the end;
+ * -v says each.  A floor under the number of right ones keeps the test from
+ * passing by refusing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tests/support/conformance.h"
+
+static const char default_folder[] = "/usr/share/libonnx-testdata/data/node";
+/* Of the 932 cases of ONNX 1.12; raise them when operators are added. */
+enum { LEAST_RIGHT = 440, LEAST_FUSED = 450 };
+
+struct tally {
+  int line, right, refused, wrong;
+};
+
+static void count(struct tally *tally, const char *how,
+                  const struct conformance_case *c,
+                  enum conformance_outcome outcome, const char *detail,
+                  bool verbose) {
+  if (outcome == CONFORMANCE_REFUSED) {
+    ++tally->refused;
+    if (verbose) printf("# %s refused: %s: %s\n", how, c->name, detail);
+    return;
+  }
+  bool right = outcome == CONFORMANCE_RIGHT;
+  if (right)
+    ++tally->right;
+  else
+    ++tally->wrong;
+  ++tally->line;
+  printf("%s %d - %s %s%s\n", right ? "ok" : "not ok", tally->line, how,
+         c->name, c->frozen ? " (later inputs made constants)" : "");
+  if (!right) printf("# %s\n", detail);
+}
+
+static void run_case(const char *folder, const char *name, bool verbose,
+                     struct tally *cpu, struct tally *fused) {
+  static const struct cuvil_fusion_options how[] = {
+      {CUVIL_FUSION_NONE, CUVIL_PRECISION_MODEL},
+      {CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_MODEL},
+      {CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_FP16}};
+  static const char *const names[] = {"fused none", "fused medium",
+                                      "fused medium fp16"};
+  struct conformance_case c;
+  char detail[512] = "";
+  enum conformance_outcome outcome = conformance_open(folder, name, &c, detail);
+  bool opened = outcome == CONFORMANCE_RIGHT;
+  if (opened) outcome = conformance_cpu(&c, detail);
+  count(cpu, "cpu", &c, outcome, detail, verbose);
+  fused->line = cpu->line;
+  int ways = getenv("CUVIL_TEST_FULL") ? 3 : 2;
+  for (int i = 0; opened && outcome == CONFORMANCE_RIGHT && i < ways; ++i) {
+    enum conformance_outcome result = conformance_fused(&c, &how[i], detail);
+    count(fused, names[i], &c, result, detail, verbose);
+  }
+  cpu->line = fused->line;
+  conformance_close(&c);
+}
+
+int main(int argc, char **argv) {
+  bool verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+  int at = 1 + verbose, cases;
+  const char *folder = at < argc ? argv[at++] : default_folder;
+  struct tally cpu = {0}, fused = {0};
+  bool all = at >= argc;
+  cuvil_log_setup("conformance_test", CUVIL_LOG_QUIET);
+  char **names = conformance_list(folder, &cases);
+  if (!names) {
+    printf("ok 1 # SKIP %s is not there (Debian: libonnx-testdata)\n", folder);
+    return 0;
+  }
+  for (int i = 0; i < cases; ++i) {
+    bool chosen = all;
+    for (int a = at; a < argc; ++a)
+      chosen |= strcmp(argv[a], names[i]) == 0;
+    if (chosen) run_case(folder, names[i], verbose, &cpu, &fused);
+    free(names[i]);
+  }
+  free(names);
+  printf(
+      "# %d cases: CPU %d right, %d refused, %d wrong; fused %d right, %d "
+      "refused, %d wrong\n",
+      cases, cpu.right, cpu.refused, cpu.wrong, fused.right, fused.refused,
+      fused.wrong);
+  bool enough =
+      !all || (cpu.right >= LEAST_RIGHT && fused.right >= LEAST_FUSED);
+  if (all)
+    printf("%s %d - at least %d right on the CPU, %d fused\n",
+           enough ? "ok" : "not ok", cpu.line + 1, LEAST_RIGHT, LEAST_FUSED);
+  return cpu.wrong || fused.wrong || !enough;
+}
