@@ -311,11 +311,25 @@ static void emu_cvt_rn_bf16x2_f32(uint32_t &r, float high, float low) {
 static void emu_cvt_rna_tf32_f32(uint32_t &r, float f) {
   r = (__float_as_uint(f) + 0x1000) & ~0x1fffu;
 }
+static void emu_ex2_approx_ftz_f32(float &r, float a) {
+  r = exp2f(a);
+}
 static void emu_min_NaN_f32(float &r, float a, float b) {
   r = a != a || b != b ? NAN : fminf(a, b);
 }
 static void emu_max_NaN_f32(float &r, float a, float b) {
   r = a != a || b != b ? NAN : fmaxf(a, b);
+}
+
+template <typename T>
+static T __shfl_xor_sync(unsigned, T value, int distance) {
+  static_assert(sizeof value == 4, "");
+  warp &w = my_warp();
+  memcpy(w.slot[my_lane()], &value, 4);
+  meet(w, 32);
+  memcpy(&value, w.slot[my_lane() ^ distance], 4);
+  meet(w, 32);
+  return value;
 }
 
 // ---- tensor cores (PTX ISA: ldmatrix, fragments of mma)
@@ -391,12 +405,20 @@ MMA(emu_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32, 2, bf16_of)
 MMA(emu_mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32, 1, tf32_of)
 
 // ---- running
-// An argument of the launch that is a buffer's address.
+// An argument of the launch that is a buffer's address; or one that is zero,
+// which may stand for none.
 struct buffer_argument {
   int index;
   template <typename T>
   operator T *() const {
-    return index < 0 ? (T *)0 : (T *)operands[index].base;
+    return (T *)operands[index].base;
+  }
+};
+struct zero_argument {
+  operator long long() const { return 0; }
+  template <typename T>
+  operator T *() const {
+    return (T *)0;
   }
 };
 static void kernel_call();

@@ -95,9 +95,9 @@ static void put_call(const struct cuvil_step *step, struct cuvil_buf *out) {
     if (arg->kind == CUVIL_ARG_BUFFER)
       cuvil_buf_printf(out, "buffer_argument{%d}", arg->buffer);
     else if (arg->kind == CUVIL_ARG_F32)
-      cuvil_buf_printf(out, "%.9gf", arg->value.f);
+      cuvil_buf_printf(out, "(float)%.9g", arg->value.f);
     else if (arg->kind == CUVIL_ARG_I64 && arg->value.i == 0)
-      cuvil_buf_puts(out, "buffer_argument{-1}"); /* a null pointer */
+      cuvil_buf_puts(out, "zero_argument{}"); /* may be a null pointer */
     else
       cuvil_buf_printf(out, "%lld", (long long)arg->value.i);
   }
@@ -222,6 +222,10 @@ static void run_point(const struct cuvil_family *family,
   " stride=" #st "," #st " pad=" #pad "," #pad "," #pad "," #pad       \
   " dil=1,1 group=1 x=" t "[n,h,w,c] w=" t "[k,r,s,c]:weight y=" t     \
   "[n,p,q,k] acc=f32 "
+#define ATTENTION(b, hq, hkv, sq, skv, d, dv, t, rest)                         \
+  "attention/1 b=" #b " hq=" #hq " hkv=" #hkv " sq=" #sq " skv=" #skv " d=" #d \
+  " dv=" #dv " q=" t "[b,sq,hq,d] k=" t "[b,skv,hkv,d] v=" t                   \
+  "[b,skv,hkv,dv] o=" t "[b,sq,hq,dv] scale=0.2 " rest " acc=f32"
 #define RESIDUAL "epi{t=add(acc,bias[k]); u=add(t,res[n,p,q,k]); out=relu(u)}"
 
 static const struct {
@@ -241,6 +245,28 @@ static const struct {
     {"gemm_simt", GEMM(50, 72, 100, "f32", "[m,k]", "[k,n]") "acc=f32"},
     {"gemm_simt", GEMM(41, 48, 136, "f16", "[k,m]", "[n,k]") "acc=f32"},
     {"conv_simt", CONV(1, 3, 13, 11, 20, 3, 3, 2, 1, "f32") RESIDUAL},
+    {"attention_mma", ATTENTION(2, 2, 1, 50, 177, 32, 48, "f16", "causal=0")},
+    {"attention_mma", ATTENTION(1, 4, 2, 37, 190, 64, 64, "bf16", "causal=1")},
+    {"attention_mma", ATTENTION(1, 1, 1, 90, 37, 40, 24, "f16", "causal=1")},
+    {"attention_mma", ATTENTION(2, 2, 2, 33, 164, 80, 80, "f16",
+                                "causal=0 mask=f16[b,skv]:add")},
+    {"attention_mma", ATTENTION(2, 2, 2, 33, 65, 16, 16, "f16",
+                                "causal=1 mask=f32[hq,sq,skv]:add")},
+    {"attention_mma", ATTENTION(2, 3, 1, 20, 166, 128, 128, "f16",
+                                "causal=0 mask=bool[b,sq,skv]:keep")},
+    {"attention_mma",
+     "attention/1 b=2 hq=3 hkv=3 sq=40 skv=136 d=32 dv=32 "
+     "q=f16[b,sq,hq,d]@(12000,288,96,1) k=f16[b,hkv,skv,d] "
+     "v=f16[b,skv,hkv,dv]@(44000,320,64,1) o=f32[b,hq,sq,dv] scale=0.3 "
+     "acc=f32"},
+    {"attention_simt", ATTENTION(2, 4, 2, 37, 70, 30, 31, "f32",
+                                 "causal=1 mask=f32[hq,skv]:add")},
+    {"attention_simt", ATTENTION(1, 2, 2, 70, 50, 32, 64, "f16",
+                                 "causal=1 mask=bool[b,sq,skv]:keep")},
+    {"attention_simt",
+     "attention/1 b=2 hq=3 hkv=1 sq=20 skv=77 d=24 dv=40 q=bf16[b,hq,d,sq] "
+     "k=bf16[skv,b,hkv,d] v=bf16[b,hkv,dv,skv] o=f32[b,hq,dv,sq] scale=-0.3 "
+     "acc=f32"},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
