@@ -162,8 +162,21 @@ CUVIL_MUST_USE enum cuvil_status cuvil_compare_program(
  * epilogue returns the value of `out`, which the caller stores; extra outputs
  * it stores itself.  epilogue_vector does V (a power of two) consecutive
  * elements along the output's fastest dimension in place: `at` and that
- * dimension's coordinate are multiples of V, all V lie inside.  It exists for
- * packed innermost outputs only (fastest stride 1), in fp32 only.
+ * dimension's coordinate are multiples of V, all V lie inside.  Where the
+ * output's fastest stride is not 1, V may only be 1.  In fp32 only, and not for
+ * a scalar output.
+ *
+ * epilogue_vector in two parts, for kernels that read early what they need
+ * late: `epilogue_sides<V> s; s.load_weights(at, i_.. EPILOGUE_ARGUMENTS)`
+ * (what the problem marks as weights: constant, so it may stand before
+ * dependency_wait), `s.load_others(..)` with the same arguments, and
+ * `epilogue_apply<V>(acc, s, live, at, i_.. EPILOGUE_ARGUMENTS)`, which stores
+ * extra outputs only where `live`.
+ *
+ * A norm's prologue has the same forms under the name prologue (prologue(),
+ * prologue_vector, prologue_sides, prologue_apply): `acc` is the input's
+ * element, what it returns is normalised; its parameters and arguments are the
+ * epilogue's, which list what either needs.
  *
  * The text holds no extents: strides of packed operands are computed from
  * extent arguments.  Alignment classes are in the text. */

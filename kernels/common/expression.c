@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "kernels/family.h"
+#include "kernels/common/expression.h"
 
 const char *cuvil_emit_type(enum cuvil_dtype dtype) {
   switch (dtype) {
@@ -66,6 +66,43 @@ int cuvil_operand_alignment(const struct cuvil_problem *problem, int operand) {
   return aligned;
 }
 
+/* ---- the programs of a problem */
+struct cuvil_emit_program cuvil_emit_program_epilogue(
+    const struct cuvil_problem *problem) {
+  return (struct cuvil_emit_program){problem, &problem->epilogue, 0};
+}
+
+struct cuvil_emit_program cuvil_emit_program_prologue(
+    const struct cuvil_problem *problem) {
+  int constants = 0;
+  for (int s = 0; s < problem->epilogue.count; s++) {
+    const struct cuvil_statement *st = &problem->epilogue.statements[s];
+    for (int a = 0; a < cuvil_expr_op_args(st->op); a++)
+      constants += st->args[a].kind == CUVIL_TERM_CONSTANT;
+  }
+  return (struct cuvil_emit_program){problem, &problem->prologue, constants};
+}
+
+bool cuvil_emit_program_reads(const struct cuvil_emit_program *program,
+                              int operand) {
+  for (int s = 0; s < program->expr->count; s++) {
+    const struct cuvil_statement *st = &program->expr->statements[s];
+    for (int a = 0; a < cuvil_expr_op_args(st->op); a++)
+      if (st->args[a].kind == CUVIL_TERM_OPERAND &&
+          st->args[a].index == operand)
+        return true;
+  }
+  return false;
+}
+
+bool cuvil_emit_program_writes(const struct cuvil_emit_program *program,
+                               int operand) {
+  if (operand == program->problem->output) return false;
+  for (int s = 0; s < program->expr->count; s++)
+    if (program->expr->statements[s].output == operand) return true;
+  return false;
+}
+
 /* ---- the list of run-time values */
 enum value_kind { POINTER, BOUNDS, STRIDE, LIMIT, EXTENT, CONSTANT };
 struct value {
@@ -107,6 +144,21 @@ static enum cuvil_status visit_operand(const struct cuvil_problem *problem,
   return CUVIL_OK;
 }
 
+static enum cuvil_status visit_constants(
+    const struct cuvil_emit_program *program, visit_fn visit, void *user) {
+  int number = program->first_constant;
+  for (int s = 0; s < program->expr->count; s++) {
+    const struct cuvil_statement *st = &program->expr->statements[s];
+    for (int a = 0; a < cuvil_expr_op_args(st->op); a++) {
+      if (st->args[a].kind != CUVIL_TERM_CONSTANT) continue;
+      struct value v = {
+          .kind = CONSTANT, .number = number++, .constant = st->args[a].value};
+      CUVIL_TRY(visit(user, &v));
+    }
+  }
+  return CUVIL_OK;
+}
+
 static enum cuvil_status visit_values(const struct cuvil_problem *problem,
                                       bool checked, visit_fn visit,
                                       void *user) {
@@ -125,17 +177,10 @@ static enum cuvil_status visit_values(const struct cuvil_problem *problem,
     struct value v = {.kind = EXTENT, .dim = d};
     if (needed[d]) CUVIL_TRY(visit(user, &v));
   }
-  int number = 0;
-  for (int s = 0; s < problem->epilogue.count; s++) {
-    const struct cuvil_statement *st = &problem->epilogue.statements[s];
-    for (int a = 0; a < cuvil_expr_op_args(st->op); a++) {
-      if (st->args[a].kind != CUVIL_TERM_CONSTANT) continue;
-      struct value v = {
-          .kind = CONSTANT, .number = number++, .constant = st->args[a].value};
-      CUVIL_TRY(visit(user, &v));
-    }
-  }
-  return CUVIL_OK;
+  struct cuvil_emit_program epilogue = cuvil_emit_program_epilogue(problem);
+  struct cuvil_emit_program prologue = cuvil_emit_program_prologue(problem);
+  CUVIL_TRY(visit_constants(&epilogue, visit, user));
+  return visit_constants(&prologue, visit, user);
 }
 
 struct printer {
@@ -225,14 +270,7 @@ enum cuvil_status cuvil_emit_epilogue_arguments(
 }
 
 /* ---- offsets and reads */
-/* `plus`: added to the coordinate of dimension `plus_dim` ("" and -1: none). */
-struct place {
-  const struct cuvil_emit_names *names;
-  const char *plus;
-  int plus_dim;
-};
-
-static void put_coordinate(const struct place *at, int dim,
+static void put_coordinate(const struct cuvil_place *at, int dim,
                            struct cuvil_buf *out) {
   const char *name = at->names->coordinate[dim];
   if (dim == at->plus_dim)
@@ -241,8 +279,8 @@ static void put_coordinate(const struct place *at, int dim,
     cuvil_buf_puts(out, name);
 }
 
-static void put_offset(const struct cuvil_problem *problem, int operand,
-                       const struct place *at, struct cuvil_buf *out) {
+void cuvil_emit_offset(const struct cuvil_problem *problem, int operand,
+                       const struct cuvil_place *at, struct cuvil_buf *out) {
   const struct cuvil_operand *o = &problem->operands[operand];
   if (at->names->offset && cuvil_operand_like_output(problem, operand)) {
     cuvil_buf_printf(out, "%s%s", at->names->offset, at->plus);
@@ -273,9 +311,8 @@ static void put_offset(const struct cuvil_problem *problem, int operand,
   }
 }
 
-/* "i_c < sl_x_1 && ..." for an operand's limits; false when it has none. */
-static bool put_limits(const struct cuvil_problem *problem, int operand,
-                       const struct place *at, struct cuvil_buf *out) {
+bool cuvil_emit_limits(const struct cuvil_problem *problem, int operand,
+                       const struct cuvil_place *at, struct cuvil_buf *out) {
   const struct cuvil_operand *o = &problem->operands[operand];
   bool any = false;
   /* The caller guards the output's own limits. */
@@ -291,32 +328,32 @@ static bool put_limits(const struct cuvil_problem *problem, int operand,
   return any;
 }
 
-static void put_read(const struct cuvil_problem *problem, int operand,
-                     const struct place *at, struct cuvil_buf *out) {
+void cuvil_emit_read(const struct cuvil_problem *problem, int operand,
+                     const struct cuvil_place *at, struct cuvil_buf *out) {
   struct cuvil_buf limits = {0};
-  bool limited = put_limits(problem, operand, at, &limits);
+  bool limited = cuvil_emit_limits(problem, operand, at, &limits);
   if (limits.failed) out->failed = true;
   if (limited) cuvil_buf_printf(out, "(%s ? ", cuvil_buf_text(&limits));
   cuvil_buf_printf(out, "read(s_%s[", problem->operands[operand].name);
-  put_offset(problem, operand, at, out);
+  cuvil_emit_offset(problem, operand, at, out);
   cuvil_buf_puts(out, "])");
   if (limited) cuvil_buf_puts(out, " : zero())");
   cuvil_buf_free(&limits);
 }
 
 /* ---- statements */
-/* How operand terms read at this place: by put_read at the point, or from the
- * registers r_<name> (an array where each lane has its own value). */
 static void put_term(const struct cuvil_problem *problem,
-                     const struct cuvil_term *term, const char *acc,
-                     const bool *array, int *number, struct cuvil_buf *out) {
+                     const struct cuvil_term *term,
+                     const struct cuvil_emit_style *style, int *number,
+                     struct cuvil_buf *out) {
   switch (term->kind) {
     case CUVIL_TERM_ACC:
-      cuvil_buf_puts(out, acc);
+      cuvil_buf_puts(out, style->acc);
       break;
     case CUVIL_TERM_OPERAND:
-      cuvil_buf_printf(out, "r_%s%s", problem->operands[term->index].name,
-                       array && array[term->index] ? "[j]" : "");
+      cuvil_buf_printf(out, "%sr_%s%s", style->side,
+                       problem->operands[term->index].name,
+                       style->array && style->array[term->index] ? "[j]" : "");
       break;
     case CUVIL_TERM_VALUE:
       cuvil_buf_printf(out, "v%d", term->index);
@@ -327,40 +364,35 @@ static void put_term(const struct cuvil_problem *problem,
   }
 }
 
-/* Stores of extra outputs stand after each statement; `store` prints one. */
-static void put_statements(const struct cuvil_problem *problem, const char *acc,
-                           const bool *array, const char *indent,
-                           void (*store)(const struct cuvil_problem *problem,
-                                         int operand, int statement,
-                                         const void *user,
-                                         struct cuvil_buf *out),
-                           const void *user, struct cuvil_buf *out) {
-  int number = 0;
-  for (int s = 0; s < problem->epilogue.count; s++) {
-    const struct cuvil_statement *st = &problem->epilogue.statements[s];
-    cuvil_buf_printf(out, "%sconst value_t v%d = op_%s(", indent, s,
+void cuvil_emit_statements(const struct cuvil_emit_program *program,
+                           const struct cuvil_emit_style *style,
+                           struct cuvil_buf *out) {
+  const struct cuvil_problem *problem = program->problem;
+  int number = program->first_constant;
+  for (int s = 0; s < program->expr->count; s++) {
+    const struct cuvil_statement *st = &program->expr->statements[s];
+    cuvil_buf_printf(out, "%sconst value_t v%d = op_%s(", style->indent, s,
                      cuvil_expr_op_name(st->op));
     for (int a = 0; a < cuvil_expr_op_args(st->op); a++) {
       cuvil_buf_puts(out, a ? ", " : "");
-      put_term(problem, &st->args[a], acc, array, &number, out);
+      put_term(problem, &st->args[a], style, &number, out);
     }
     cuvil_buf_puts(out, ");\n");
     if (st->output >= 0 && st->output != problem->output)
-      store(problem, st->output, s, user, out);
+      style->store(problem, st->output, s, style->user, out);
   }
 }
 
-/* Text of the statement that gives `out`; acc when there is no epilogue. */
-static void put_result(const struct cuvil_problem *problem, const char *acc,
-                       struct cuvil_buf *out) {
-  if (problem->epilogue.count)
-    cuvil_buf_printf(out, "v%d", problem->epilogue.count - 1);
+void cuvil_emit_result(const struct cuvil_emit_program *program,
+                       const char *acc, struct cuvil_buf *out) {
+  if (program->expr->count)
+    cuvil_buf_printf(out, "v%d", program->expr->count - 1);
   else
     cuvil_buf_puts(out, acc);
 }
 
 struct store_point {
-  struct place place;
+  struct cuvil_place place;
   bool checked;
 };
 
@@ -371,9 +403,9 @@ static void store_at_point(const struct cuvil_problem *problem, int operand,
   const struct cuvil_operand *o = &problem->operands[operand];
   struct cuvil_buf limits = {0}, offset = {0};
   cuvil_buf_puts(out, "  ");
-  if (put_limits(problem, operand, &p->place, &limits))
+  if (cuvil_emit_limits(problem, operand, &p->place, &limits))
     cuvil_buf_printf(out, "if (%s) ", cuvil_buf_text(&limits));
-  put_offset(problem, operand, &p->place, &offset);
+  cuvil_emit_offset(problem, operand, &p->place, &offset);
   if (p->checked)
     cuvil_buf_printf(out, "store_checked<%s>(v%d, s_%s, sb_%s, %s);\n",
                      cuvil_emit_type(o->dtype), statement, o->name, o->name,
@@ -386,142 +418,71 @@ static void store_at_point(const struct cuvil_problem *problem, int operand,
   cuvil_buf_free(&offset);
 }
 
-void cuvil_emit_epilogue_body(const struct cuvil_problem *problem,
-                              const struct cuvil_emit_names *names,
-                              bool checked, struct cuvil_buf *out) {
+static void put_body(const struct cuvil_emit_program *program,
+                     const struct cuvil_emit_names *names, bool checked,
+                     struct cuvil_buf *out) {
+  const struct cuvil_problem *problem = program->problem;
   struct store_point point = {{names, "", -1}, checked};
+  struct cuvil_emit_style style = {
+      .acc = names->acc,
+      .indent = "  ",
+      .side = "",
+      .store = store_at_point,
+      .user = &point,
+  };
   for (int i = 0; i < problem->operand_count; i++) {
-    if (problem->operands[i].role != CUVIL_ROLE_SIDE) continue;
+    if (!cuvil_emit_program_reads(program, i)) continue;
     cuvil_buf_printf(out, "  const value_t r_%s = ", problem->operands[i].name);
     if (names->value[i])
       cuvil_buf_puts(out, names->value[i]);
     else
-      put_read(problem, i, &point.place, out);
+      cuvil_emit_read(problem, i, &point.place, out);
     cuvil_buf_puts(out, ";\n");
   }
-  put_statements(problem, names->acc, NULL, "  ", store_at_point, &point, out);
+  cuvil_emit_statements(program, &style, out);
   cuvil_buf_puts(out, "  const value_t result = ");
-  put_result(problem, names->acc, out);
+  cuvil_emit_result(program, names->acc, out);
   cuvil_buf_puts(out, ";\n");
 }
 
-/* ---- runs of V points */
-enum access { SAME /* one value for all lanes */, RUN, GATHER };
-
-static enum access access_of(const struct cuvil_problem *problem, int operand) {
-  const struct cuvil_operand *y = &problem->operands[problem->output];
-  const struct cuvil_operand *o = &problem->operands[operand];
-  int fastest = y->rank ? y->dims[y->rank - 1] : -1;
-  for (int i = 0; i < o->rank; i++)
-    if (o->limit[i] && !cuvil_operand_like_output(problem, operand))
-      return GATHER;
-  if (fastest < 0 || !cuvil_operand_has_dim(o, fastest)) return SAME;
-  if (o->dims[o->rank - 1] == fastest && o->strides[o->rank - 1] == 1)
-    return RUN;
-  return GATHER;
-}
-
-/* `at` is a multiple of V by contract, whatever the rows are. */
-static int run_alignment(const struct cuvil_problem *problem, int operand) {
-  if (cuvil_operand_like_output(problem, operand)) return 16;
-  return cuvil_operand_alignment(problem, operand);
-}
-
-static void put_vector_loads(const struct cuvil_problem *problem,
-                             const struct place *base, bool *array,
-                             struct cuvil_buf *out) {
-  for (int i = 0; i < problem->operand_count; i++) {
-    const struct cuvil_operand *o = &problem->operands[i];
-    if (o->role != CUVIL_ROLE_SIDE) continue;
-    enum access access = access_of(problem, i);
-    array[i] = access != SAME;
-    if (access == SAME) {
-      cuvil_buf_printf(out, "  const float r_%s = ", o->name);
-      put_read(problem, i, base, out);
-      cuvil_buf_puts(out, ";\n");
-    } else if (access == RUN) {
-      cuvil_buf_printf(out, "  float r_%s[V];\n  load_vector<V, %d>(s_%s + (",
-                       o->name, run_alignment(problem, i), o->name);
-      put_offset(problem, i, base, out);
-      cuvil_buf_printf(out, "), r_%s);\n", o->name);
-    } else {
-      const struct cuvil_operand *y = &problem->operands[problem->output];
-      struct place lane = {base->names, " + j", y->dims[y->rank - 1]};
-      cuvil_buf_printf(out,
-                       "  float r_%s[V];\n#pragma unroll\n"
-                       "  for (int j = 0; j < V; j++) r_%s[j] = ",
-                       o->name, o->name);
-      put_read(problem, i, &lane, out);
-      cuvil_buf_puts(out, ";\n");
-    }
-  }
-}
-
-static void keep_lane(const struct cuvil_problem *problem, int operand,
-                      int statement, const void *user, struct cuvil_buf *out) {
-  (void)user;
-  cuvil_buf_printf(out, "    x_%s[j] = v%d;\n", problem->operands[operand].name,
-                   statement);
-}
-
-static void put_vector_stores(const struct cuvil_problem *problem,
-                              const struct place *base, struct cuvil_buf *out) {
-  const struct cuvil_operand *y = &problem->operands[problem->output];
-  for (int i = 0; i < problem->operand_count; i++) {
-    const struct cuvil_operand *o = &problem->operands[i];
-    if (o->role != CUVIL_ROLE_OUTPUT || i == problem->output) continue;
-    if (access_of(problem, i) == RUN) {
-      cuvil_buf_printf(out, "  store_vector<V, %d>(s_%s + (",
-                       run_alignment(problem, i), o->name);
-      put_offset(problem, i, base, out);
-      cuvil_buf_printf(out, "), x_%s);\n", o->name);
-      continue;
-    }
-    struct place lane = {base->names, " + j", y->dims[y->rank - 1]};
-    struct cuvil_buf limits = {0};
-    cuvil_buf_puts(out, "#pragma unroll\n  for (int j = 0; j < V; j++)\n    ");
-    if (put_limits(problem, i, &lane, &limits))
-      cuvil_buf_printf(out, "if (%s) ", cuvil_buf_text(&limits));
-    cuvil_buf_printf(out, "from_float(x_%s[j], s_%s[", o->name, o->name);
-    put_offset(problem, i, &lane, out);
-    cuvil_buf_puts(out, "]);\n");
-    if (limits.failed) out->failed = true;
-    cuvil_buf_free(&limits);
-  }
-}
-
-static void put_vector_body(const struct cuvil_problem *problem,
-                            const struct cuvil_emit_names *names,
-                            struct cuvil_buf *out) {
-  struct place base = {names, "", -1};
-  bool array[CUVIL_MAX_OPERANDS] = {false};
-  put_vector_loads(problem, &base, array, out);
-  for (int i = 0; i < problem->operand_count; i++)
-    if (problem->operands[i].role == CUVIL_ROLE_OUTPUT && i != problem->output)
-      cuvil_buf_printf(out, "  float x_%s[V];\n", problem->operands[i].name);
-  cuvil_buf_puts(out, "#pragma unroll\n  for (int j = 0; j < V; j++) {\n");
-  put_statements(problem, "acc[j]", array, "    ", keep_lane, NULL, out);
-  cuvil_buf_puts(out, "    acc[j] = ");
-  put_result(problem, "acc[j]", out);
-  cuvil_buf_puts(out, ";\n  }\n");
-  put_vector_stores(problem, &base, out);
+void cuvil_emit_epilogue_body(const struct cuvil_problem *problem,
+                              const struct cuvil_emit_names *names,
+                              bool checked, struct cuvil_buf *out) {
+  struct cuvil_emit_program program = cuvil_emit_program_epilogue(problem);
+  put_body(&program, names, checked, out);
 }
 
 /* ---- the whole */
-/* The coordinate parameters: dimensions of the main output in the order of
- * problem->dims. */
-static void put_coordinates(const struct cuvil_problem *problem,
+void cuvil_emit_coordinates(const struct cuvil_problem *problem, bool types,
                             struct cuvil_buf *out) {
   const struct cuvil_operand *y = &problem->operands[problem->output];
   for (int d = 0; d < problem->dim_count; d++)
     if (cuvil_operand_has_dim(y, d))
-      cuvil_buf_printf(out, ", int i_%s", problem->dims[d].name);
+      cuvil_buf_printf(out, ", %si_%s", types ? "int " : "",
+                       problem->dims[d].name);
+}
+
+/* value_t <name>(acc, at, coordinates, values), and its forms for runs. */
+static void put_functions(const struct cuvil_emit_program *program,
+                          const struct cuvil_emit_names *names,
+                          const char *name, bool checked,
+                          struct cuvil_buf *out) {
+  const struct cuvil_problem *problem = program->problem;
+  cuvil_buf_printf(out, "DEVICE value_t %s(value_t acc, i64 at", name);
+  cuvil_emit_coordinates(problem, true, out);
+  cuvil_buf_puts(out, " EPILOGUE_PARAMETERS) {\n");
+  put_body(program, names, checked, out);
+  cuvil_buf_puts(out, "  return result;\n}\n");
+  if (!checked && problem->operands[problem->output].rank)
+    cuvil_emit_vector(program, names, name, out);
 }
 
 void cuvil_emit_epilogue(const struct cuvil_problem *problem, bool checked,
                          struct cuvil_buf *out) {
   char coordinates[CUVIL_MAX_DIMS][CUVIL_NAME_SIZE + 2];
   struct cuvil_emit_names names = {.acc = "acc", .offset = "at"};
+  struct cuvil_emit_program epilogue = cuvil_emit_program_epilogue(problem);
+  struct cuvil_emit_program prologue = cuvil_emit_program_prologue(problem);
   for (int d = 0; d < problem->dim_count; d++) {
     memcpy(coordinates[d], "i_", 2);
     memcpy(coordinates[d] + 2, problem->dims[d].name, CUVIL_NAME_SIZE);
@@ -531,18 +492,8 @@ void cuvil_emit_epilogue(const struct cuvil_problem *problem, bool checked,
   print_values(problem, checked, true, out);
   cuvil_buf_puts(out, "\n#define EPILOGUE_ARGUMENTS ");
   print_values(problem, checked, false, out);
-  cuvil_buf_puts(out, "\nDEVICE value_t epilogue(value_t acc, i64 at");
-  put_coordinates(problem, out);
-  cuvil_buf_puts(out, " EPILOGUE_PARAMETERS) {\n");
-  cuvil_emit_epilogue_body(problem, &names, checked, out);
-  cuvil_buf_puts(out, "  return result;\n}\n");
-  const struct cuvil_operand *y = &problem->operands[problem->output];
-  if (checked || y->rank == 0 || y->strides[y->rank - 1] != 1) return;
-  cuvil_buf_puts(out,
-                 "template <int V>\n"
-                 "DEVICE void epilogue_vector(float (&acc)[V], i64 at");
-  put_coordinates(problem, out);
-  cuvil_buf_puts(out, " EPILOGUE_PARAMETERS) {\n");
-  put_vector_body(problem, &names, out);
-  cuvil_buf_puts(out, "}\n");
+  cuvil_buf_puts(out, "\n");
+  put_functions(&epilogue, &names, "epilogue", checked, out);
+  if (problem->kind == CUVIL_KIND_NORM)
+    put_functions(&prologue, &names, "prologue", checked, out);
 }
