@@ -81,7 +81,31 @@ static ucontext_t scheduler;
 static std::vector<ucontext_t> fibers;
 static std::vector<char> finished;
 static unsigned current;
-static void __syncthreads() { swapcontext(&fibers[current], &scheduler); }
+
+// Barriers passed, by thread; of the block and of the warp.  A thread goes on
+// when all that have not finished have come as far as it.
+static std::vector<unsigned> block_passed, warp_passed;
+static void come_together(std::vector<unsigned> &passed, unsigned first,
+                          unsigned end) {
+  const unsigned mine = ++passed[current];
+  for (unsigned t = first; t < end; t++)
+    while (!finished[t] && passed[t] < mine)
+      swapcontext(&fibers[current], &scheduler);
+}
+static void __syncthreads() {
+  come_together(block_passed, 0, (unsigned)fibers.size());
+}
+// What a lane gives and what it takes; two turns of slots, because a lane can
+// be one exchange ahead of another.
+static std::vector<float> given[2];
+static float __shfl_xor_sync(unsigned, float v, int mask) {
+  const unsigned turn = warp_passed[current] & 1, first = current / 32 * 32;
+  given[turn][current] = v;
+  come_together(warp_passed, first, first + 32);
+  return given[turn][first + ((current - first) ^ (unsigned)mask)];
+}
+#define __expf expf
+static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
 
 static void set_thread(unsigned t) {
   threadIdx.x = t % blockDim.x;
@@ -112,6 +136,10 @@ static void run_block(bool synchronises, std::vector<char> &stacks) {
   }
   fibers.resize(count);
   finished.assign(count, 0);
+  block_passed.assign(count, 0);
+  warp_passed.assign(count, 0);
+  given[0].resize(count);
+  given[1].resize(count);
   stacks.resize(count * stack);
   for (unsigned t = 0; t < count; t++) {
     getcontext(&fibers[t]);

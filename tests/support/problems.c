@@ -50,6 +50,14 @@ const char *const cuvil_test_problems[] = {
     "conv/1 n=3 c=32 h=7 w=7 k=40 r=1 s=1 stride=2,2 x=f32[n,h,w,c] "
     "w=f32[k,r,s,c]:weight y=f32[n,p,q,k] acc=f32 math=tf32 "
     "epi{t=add(acc,bias[k]); out=hardswish(t)}",
+    "conv/1 n=2 c=48 h=14 w=15 k=48 r=3 s=3 pad=1,1,1,1 group=48 "
+    "x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 "
+    "epi{t=add(acc,bias[k]); out=clip(t,0,6)}",
+    "conv/1 n=1 c=24 h=17 w=17 k=24 r=5 s=5 stride=2,2 pad=2,2,2,2 group=24 "
+    "x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 "
+    "epi{t=add(acc,bias[k]); u=silu(t); out=add(u,res[n,p,q,k])}",
+    "conv/1 n=2 c=3 h=9 w=10 k=6 r=3 s=3 pad=1,1,1,1 group=3 x=f32[n,c,h,w] "
+    "w=f32[k,c,r,s] y=f32[n,k,p,q] acc=f32 epi{out=relu(acc)}",
     /* ---- pool */
     "pool/1 op=max n=2 c=16 h=13 w=12 r=3 s=3 stride=2,2 pad=1,1,1,1 "
     "x=f16[n,h,w,c] y=f16[n,p,q,c] acc=f32",
@@ -81,5 +89,28 @@ const char *const cuvil_test_problems[] = {
     "pointwise/1 a=40 y=i32[a] epi{t=add(u:i8[a],v:u8[a]); out=neg(t)}",
     "pointwise/1 a=64 y=f32[a] epi{t=leaky_relu(u:f16[a],0.1); "
     "s=hardsigmoid(t,0.2,0.5); out=max(s,t)}",
+    /* ---- norm */
+    "norm/1 op=layer m=20 n=768 x=f16[m,n] y=f16[m,n] eps=1e-05 acc=f32 "
+    "epi{t=mul(acc,gamma[n]:weight); out=add(t,beta[n]:weight)}",
+    "norm/1 op=layer m=7 n=200 x=bf16[m,n] y=bf16[m,n] sum=bf16[m,n]:out "
+    "eps=1e-05 acc=f32 pro{s=add(x,res[m,n]); sum=add(s,bias[n])} "
+    "epi{t=mul(acc,gamma:f32[n]); out=add(t,beta:f32[n])}",
+    "norm/1 op=rms m=9 n=96 x=f16[m,n]@(128,1) y=f16[m,n]@(104,1) eps=1e-06 "
+    "acc=f32 epi{out=mul(acc,gamma[n])}",
+    "norm/1 op=layer m=5 n=37 x=f32[n,m] y=f32[m,n] eps=1e-05 acc=f32 "
+    "epi{out=add(acc,shift[m])}",
+    "norm/1 op=softmax m=33 n=128 x=f16[m,n] y=f16[m,n] acc=f32 "
+    "pro{s=mul(x,0.125); w=add(s,mask[n])}",
+    "norm/1 op=softmax m=3 n=1003 x=f32[m,n] y=f16[m,n] acc=f32",
+    "norm/1 op=log_softmax m=6 n=1000 x=f16[m,n] y=f32[m,n] acc=f32",
+    "norm/1 op=rms m=2 n=9000 x=f16[m,n] y=f16[m,n] sum=f16[m,n]:out "
+    "eps=1e-05 acc=f32 pro{sum=add(x,res[m,n])} epi{out=mul(acc,gamma[n])}",
+    "norm/1 op=layer m=4 n=64 x=f16[m,n] y=f16[n,m] eps=1e-05 acc=f32",
+    /* ---- gather */
+    "gather/1 v=50 m=21 n=96 table=f16[v,n]:weight index=i64[m] y=f16[m,n] "
+    "epi{t=add(acc,pos[m,n]); out=add(t,kind[n])}",
+    "gather/1 v=7 m=5 n=31 table=f32[v,n]:weight index=i32[m] y=f32[m,n]",
+    "gather/1 v=9 m=4 n=12 table=bf16[v,n]@(16,1) index=i64[m] y=f32[n,m] "
+    "epi{out=mul(acc,3)}",
     NULL,
 };

@@ -90,7 +90,8 @@ static emulate_fn load_kernel(const struct cuvil_module *module,
     return NULL;
   }
   cuvil_buf_printf(&text, "EMULATE(%s, %d)\n", entry,
-                   strstr(module->source, "__syncthreads") != NULL);
+                   strstr(module->source, "__syncthreads") != NULL ||
+                       strstr(module->source, "__shfl") != NULL);
   snprintf(base, sizeof base, "%s/emulated_%s_%s", tmp ? tmp : "/tmp",
            module->hash, entry);
   snprintf(command, sizeof command, "%s.cpp", base);
@@ -359,6 +360,18 @@ static void conv_generic(void **state) {
   (void)state;
   assert_true(run_family("conv_generic", 1, 2) >= 3);
 }
+static void conv_depthwise(void **state) {
+  (void)state;
+  assert_true(run_family("conv_depthwise", 2, 1) >= 4);
+}
+static void norm_row(void **state) {
+  (void)state;
+  assert_true(run_family("norm_row", 2, 1) >= 8);
+}
+static void gather(void **state) {
+  (void)state;
+  assert_true(run_family("gather", 2, 1) >= 4);
+}
 static void pool(void **state) {
   (void)state;
   assert_true(run_family("pool", 3, 1) >= 3);
@@ -385,6 +398,8 @@ static void references_agree(void **state) {
     struct bench b;
     struct memory m;
     if (!full() && number++ % 12 != 0) continue;
+    assert_int_equal(cuvil_problem_parse(*text, &b.problem), CUVIL_OK);
+    if (b.problem.kind > CUVIL_KIND_POINTWISE) continue; /* CPU only so far */
     set_bench(&b, *text);
     assert_int_equal(
         cuvil_reference_program(&b.problem, cuvil_arch_find("sm_90"), &program),
@@ -472,6 +487,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(naive),
       cmocka_unit_test(conv_generic),
+      cmocka_unit_test(conv_depthwise),
+      cmocka_unit_test(norm_row),
+      cmocka_unit_test(gather),
       cmocka_unit_test(pool),
       cmocka_unit_test(reduce),
       cmocka_unit_test(pointwise),
