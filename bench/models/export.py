@@ -196,7 +196,8 @@ def scale_norm(norm, generator):
 
 
 def stir_vectors(model, generator):
-    """Moves biases and norms' scales off the zeros and ones they start as."""
+    """Moves biases and norms' scales off the zeros and ones they start as, and
+    gives a head that starts as zeros (ViT's) weights."""
     if any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules()):
         return
     with torch.no_grad():
@@ -204,6 +205,9 @@ def stir_vectors(model, generator):
             if parameter.dim() == 1:
                 noise = torch.randn(parameter.shape, generator=generator)
                 parameter.add_(0.05 * noise)
+            elif not parameter.any():
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.copy_(0.02 * noise)
 
 
 def settle_statistics(model, generator, passes=3, batch=8):
