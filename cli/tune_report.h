@@ -19,7 +19,7 @@ struct cuvil_tune_about {
 void cuvil_tune_print_table(FILE *to, const struct cuvil_tune_report *report);
 void cuvil_tune_print_summary(FILE *to, const struct cuvil_tune_report *report,
                               const char *db_path);
-/* docs/tune-json.md describes it; path "-": stdout. */
+/* docs/tuning.md describes it; path "-": stdout. */
 CUVIL_MUST_USE enum cuvil_status cuvil_tune_write_json(
     const char *path, const struct cuvil_tune_report *report,
     const struct cuvil_tune_about *about);
