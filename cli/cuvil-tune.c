@@ -513,13 +513,15 @@ static enum cuvil_status run(struct tune_args *args) {
                               args->input.problems, args->input.count,
                               args->explain, true);
   }
-  if (replay && !from_recording) CUVIL_TRY(load_input(args, stderr));
   if (replay) {
+    /* First of all: nobody may take what follows for measurements. */
+    fprintf(from_recording ? stderr : to,
+            "replaying a recording, nothing is measured\n");
+    if (!from_recording) CUVIL_TRY(load_input(args, to));
     const char *path = args->device[6] ? args->device + 7 : NULL;
     CUVIL_TRY_GOTO(
         cuvil_find_recording(path, args->arch, &args->input, &recording));
-    fprintf(from_recording ? stderr : to,
-            "replaying a recording, nothing is measured: %s (%s, %s)\n",
+    fprintf(from_recording ? stderr : to, "recording %s (%s, %s)\n",
             recording->path, recording->env.gpu, recording->created);
   }
   if (from_recording) {
