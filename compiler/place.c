@@ -92,15 +92,19 @@ static int root_of(const struct cuvil_fused *fused, int tensor) {
   return tensor;
 }
 
-/* The tensor behind a buffer of step `step`: its root. */
+/* The tensor behind a buffer of step `step`: its root, and where in it the
+ * operand begins, in bytes. */
 static enum cuvil_status buffer_tensor(
     const struct cuvil_fused *fused, int step,
-    const struct cuvil_program_buffer *buffer, int *out) {
+    const struct cuvil_program_buffer *buffer, int *out, uint64_t *out_offset) {
   const struct cuvil_task *task = &fused->tasks[step];
   CUVIL_CHECK(buffer->operand >= 0 &&
               buffer->operand < task->problem.operand_count);
+  const struct cuvil_tensor *tensor =
+      &fused->tensors[task->tensors[buffer->operand]];
   *out = root_of(fused, task->tensors[buffer->operand]);
-  CUVIL_CHECK(buffer->bytes <= fused->tensors[*out].bytes);
+  *out_offset = (uint64_t)tensor->offset * cuvil_dtype_size(tensor->dtype);
+  CUVIL_CHECK(*out_offset + buffer->bytes <= fused->tensors[*out].bytes);
   return CUVIL_OK;
 }
 
@@ -155,22 +159,23 @@ static enum cuvil_status bind_operand(struct placing *p, int step,
                                       const struct cuvil_program_buffer *buffer,
                                       struct cuvil_binding *out) {
   int root = -1;
-  CUVIL_TRY(buffer_tensor(p->fused, step, buffer, &root));
+  uint64_t offset = 0;
+  CUVIL_TRY(buffer_tensor(p->fused, step, buffer, &root, &offset));
   const struct cuvil_tensor *tensor = &p->fused->tensors[root];
   switch (tensor->kind) {
     case CUVIL_TENSOR_INPUT:
-      *out = (struct cuvil_binding){CUVIL_PLACE_INPUT, tensor->io, 0};
+      *out = (struct cuvil_binding){CUVIL_PLACE_INPUT, tensor->io, offset};
       break;
     case CUVIL_TENSOR_OUTPUT:
-      *out = (struct cuvil_binding){CUVIL_PLACE_OUTPUT, tensor->io, 0};
+      *out = (struct cuvil_binding){CUVIL_PLACE_OUTPUT, tensor->io, offset};
       break;
     case CUVIL_TENSOR_WEIGHT:
       *out = (struct cuvil_binding){CUVIL_PLACE_WEIGHTS, 0,
-                                    p->weight_offsets[root]};
+                                    p->weight_offsets[root] + offset};
       break;
     case CUVIL_TENSOR_LOCAL:
       *out = (struct cuvil_binding){CUVIL_PLACE_ARENA, 0,
-                                    p->intervals[root].offset};
+                                    p->intervals[root].offset + offset};
       break;
   }
   return CUVIL_OK;

@@ -103,8 +103,13 @@ static const char *refuse_value(const struct cuvil_value *value) {
     if (value->dims[i] < 0) return "dynamic shape (give --shapes)";
     if (value->dims[i] == 0) return "empty tensor";
   }
-  if (!is_float(value->dtype)) return "not a floating-point tensor";
   return NULL;
+}
+
+static const char *refuse_float_value(const struct cuvil_value *value) {
+  const char *reason = refuse_value(value);
+  if (reason) return reason;
+  return is_float(value->dtype) ? NULL : "not a floating-point tensor";
 }
 
 static const char *refuse_conv(const struct cuvil_fuse *fuse,
@@ -129,7 +134,7 @@ static const char *refuse_gemm(const struct cuvil_fuse *fuse,
   const struct cuvil_value *b = value_of(fuse, cuvil_fuse_input(fuse, node, 1));
   if (!a || !b || a->rank < 2 || b->rank < 1)
     return "a vector operand is not supported";
-  if (b->rank != 2) return "batched matrices are not supported";
+  if (b->rank < 2) return "a vector operand is not supported";
   if (a->data && b->data) return "both operands are constant";
   return NULL;
 }
@@ -167,6 +172,69 @@ static const char *refuse_alias(const struct cuvil_fuse *fuse,
   return NULL;
 }
 
+static const char *refuse_part(const struct cuvil_fuse *fuse,
+                               const struct cuvil_node *node) {
+  struct cuvil_range ranges[CUVIL_GRAPH_MAX_RANK];
+  const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
+  if (!x || x->data) return "a constant operand was not folded";
+  return cuvil_fuse_ranges(fuse, node, ranges)
+             ? NULL
+             : "starts, ends or steps are computed or negative";
+}
+
+static const char *refuse_norm(const struct cuvil_fuse *fuse,
+                               const struct cuvil_node *node) {
+  const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
+  if (!x || x->data) return "a constant operand was not folded";
+  for (int o = 1; o < node->output_count; ++o)
+    if (node->outputs[o] >= 0) return "the statistics are used as outputs";
+  for (int i = 1; i < node->input_count && i < 3; ++i) {
+    const struct cuvil_value *v =
+        value_of(fuse, cuvil_fuse_input(fuse, node, i));
+    if (v && !v->data) return "scale or bias is computed, not constant";
+  }
+  return NULL;
+}
+
+static const char *refuse_gather(const struct cuvil_fuse *fuse,
+                                 const struct cuvil_node *node) {
+  const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
+  const struct cuvil_value *i = value_of(fuse, cuvil_fuse_input(fuse, node, 1));
+  if (!x || !i || (x->data && i->data))
+    return "a constant operand was not folded";
+  int64_t axis = cuvil_node_int(node, "axis", 0);
+  if (axis != 0 && axis != -x->rank) return "only rows are gathered (axis 0)";
+  if (i->dtype != CUVIL_I64 && i->dtype != CUVIL_I32)
+    return "indices are not int32 or int64";
+  if (!is_float(x->dtype)) return "not a table of floating-point numbers";
+  return NULL;
+}
+
+static const char *refuse_concat(const struct cuvil_fuse *fuse,
+                                 const struct cuvil_node *node) {
+  bool all_constant = true;
+  for (int i = 0; i < node->input_count; ++i) {
+    const struct cuvil_value *v =
+        value_of(fuse, cuvil_fuse_input(fuse, node, i));
+    if (!v) return "an operand is absent";
+    all_constant = all_constant && v->data;
+    const char *reason = refuse_float_value(v);
+    if (reason) return reason;
+  }
+  return all_constant ? "a constant operand was not folded" : NULL;
+}
+
+static const char *refuse_pad(const struct cuvil_fuse *fuse,
+                              const struct cuvil_node *node) {
+  int64_t pads[2 * CUVIL_GRAPH_MAX_RANK];
+  double number;
+  const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
+  if (!x || x->data) return "a constant operand was not folded";
+  return cuvil_fuse_pads(fuse, node, pads, &number)
+             ? NULL
+             : "only constant padding by known amounts is supported";
+}
+
 static const struct {
   const char *op;
   enum cuvil_class class;
@@ -183,14 +251,41 @@ static const struct {
     {"ReduceSum", CUVIL_CLASS_REDUCE, refuse_reduce},
     {"ReduceMax", CUVIL_CLASS_REDUCE, refuse_reduce},
     {"ReduceMin", CUVIL_CLASS_REDUCE, refuse_reduce},
-    {"Transpose", CUVIL_CLASS_TRANSPOSE, refuse_alias},
     {"Softmax", CUVIL_CLASS_SOFTMAX, refuse_alias},
     {"LogSoftmax", CUVIL_CLASS_SOFTMAX, refuse_alias},
+    {"LayerNormalization", CUVIL_CLASS_NORM, refuse_norm},
+    {"RMSNormalization", CUVIL_CLASS_NORM, refuse_norm},
+    {"AttentionCore", CUVIL_CLASS_ATTENTION, refuse_alias},
+    {"Gather", CUVIL_CLASS_GATHER, refuse_gather},
+    {"Concat", CUVIL_CLASS_CONCAT, refuse_concat},
+    {"Pad", CUVIL_CLASS_PAD, refuse_pad},
+    {"Transpose", CUVIL_CLASS_VIEW, refuse_alias},
+    {"Expand", CUVIL_CLASS_VIEW, refuse_alias},
+    {"Slice", CUVIL_CLASS_VIEW, refuse_part},
+    {"Part", CUVIL_CLASS_VIEW, refuse_part},
     {"Reshape", CUVIL_CLASS_ALIAS, refuse_alias},
     {"Flatten", CUVIL_CLASS_ALIAS, refuse_alias},
     {"Squeeze", CUVIL_CLASS_ALIAS, refuse_alias},
     {"Unsqueeze", CUVIL_CLASS_ALIAS, refuse_alias},
 };
+
+/* A softmax over the last axes is one problem, a Gather by one known index a
+ * part of its table. */
+static void refine_class(struct cuvil_fuse *fuse, int index) {
+  const struct cuvil_node *node = &fuse->graph->nodes[index];
+  enum cuvil_class *class = &fuse->classes[index];
+  const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
+  const struct cuvil_value *i = value_of(fuse, cuvil_fuse_input(fuse, node, 1));
+  if (*class == CUVIL_CLASS_SOFTMAX && x && x->rank > 0) {
+    int64_t after = 1;
+    for (int a = cuvil_fuse_norm_axis(fuse, index) + 1; a < x->rank; ++a)
+      after *= x->dims[a];
+    if (node->opset < 13 || after == 1) *class = CUVIL_CLASS_NORM;
+  }
+  if (*class == CUVIL_CLASS_GATHER && x && !x->data && i && i->data &&
+      cuvil_value_elements(i) == 1)
+    *class = CUVIL_CLASS_VIEW;
+}
 
 static const char *classify_node(struct cuvil_fuse *fuse, int index) {
   const struct cuvil_node *node = &fuse->graph->nodes[index];
@@ -200,13 +295,22 @@ static const char *classify_node(struct cuvil_fuse *fuse, int index) {
     return "an operator of a custom domain";
   for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); ++i) {
     if (strcmp(operators[i].op, node->op) != 0) continue;
-    const char *reason = refuse_value(&fuse->graph->values[node->outputs[0]]);
+    const struct cuvil_value *out = &fuse->graph->values[node->outputs[0]];
     *class = operators[i].class;
-    return reason ? reason : operators[i].refuse(fuse, node);
+    const char *reason = refuse_value(out);
+    if (reason) return reason;
+    refine_class(fuse, index);
+    if (*class == CUVIL_CLASS_VIEW && operators[i].class == CUVIL_CLASS_GATHER)
+      return refuse_part(fuse, node);
+    if (*class != CUVIL_CLASS_VIEW && *class != CUVIL_CLASS_ALIAS &&
+        !is_float(out->dtype))
+      return "not a floating-point tensor";
+    return operators[i].refuse(fuse, node);
   }
   *class = CUVIL_CLASS_POINTWISE;
   const char *reason = cuvil_express_refuses(fuse, node);
-  return reason ? reason : refuse_value(&fuse->graph->values[node->outputs[0]]);
+  return reason ? reason
+                : refuse_float_value(&fuse->graph->values[node->outputs[0]]);
 }
 
 /* Identity, Dropout at inference, and casts between floating-point types when
@@ -326,7 +430,8 @@ static enum cuvil_status check_nodes(struct cuvil_fuse *fuse) {
 
 /* An alias reads only its first input as a tensor. */
 static int data_inputs(const struct cuvil_fuse *fuse, int node) {
-  return fuse->classes[node] == CUVIL_CLASS_ALIAS
+  return fuse->classes[node] == CUVIL_CLASS_ALIAS ||
+                 fuse->classes[node] == CUVIL_CLASS_VIEW
              ? 1
              : fuse->graph->nodes[node].input_count;
 }

@@ -2,8 +2,8 @@
  *
  * A softmax is four of them: the largest along the axis, the exponentials of
  * what lies below it, their sum, the quotient.  What stands between them is
- * fp32 whatever the inner type is.  A transposition is a copy whose operand
- * lists its dimensions in another order.
+ * fp32 whatever the inner type is.  Only where the axis is not the last one:
+ * else it is one problem (matrix.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -152,41 +152,4 @@ enum cuvil_status cuvil_fuse_softmax(struct cuvil_fuse *fuse, int node) {
                         from[3]));
   return last_part(fuse, node, extents, strcmp(n->op, "LogSoftmax") == 0, from,
                    to);
-}
-
-enum cuvil_status cuvil_fuse_transpose(struct cuvil_fuse *fuse, int node) {
-  const struct cuvil_node *n = &fuse->graph->nodes[node];
-  int in = cuvil_fuse_input(fuse, n, 0), out = cuvil_fuse_output(fuse, node);
-  const struct cuvil_value *x = &fuse->graph->values[in];
-  int64_t perm[CUVIL_GRAPH_MAX_RANK];
-  int dims[CUVIL_GRAPH_MAX_RANK], x_dims[CUVIL_GRAPH_MAX_RANK], from, to;
-  struct cuvil_task task = {.label = NULL};
-  if (cuvil_node_ints(n, "perm", perm, CUVIL_GRAPH_MAX_RANK) == 0)
-    for (int i = 0; i < x->rank; ++i)
-      perm[i] = x->rank - 1 - i;
-  CUVIL_TRY(cuvil_fuse_want(fuse, in, CUVIL_LAYOUT_PLAIN, false, &from));
-  CUVIL_TRY(cuvil_fuse_define(fuse, out, CUVIL_LAYOUT_PLAIN, &to));
-  cuvil_problem_begin(CUVIL_KIND_POINTWISE, &task.problem);
-  for (int i = 0; i < x->rank; ++i) {
-    char name[8];
-    snprintf(name, sizeof(name), "d%d", i);
-    dims[i] = cuvil_problem_add_dim(&task.problem, name, x->dims[perm[i]]);
-    x_dims[perm[i]] = dims[i];
-  }
-  task.problem.output =
-      cuvil_build_operand(&task.problem, "y", CUVIL_ROLE_OUTPUT,
-                          fuse->fused->tensors[to].dtype, false, x->rank, dims);
-  int side = cuvil_build_operand(&task.problem, "x", CUVIL_ROLE_SIDE,
-                                 fuse->fused->tensors[from].dtype, false,
-                                 x->rank, x_dims);
-  struct cuvil_term term = {.kind = CUVIL_TERM_OPERAND, .index = side};
-  cuvil_problem_add_statement(&task.problem, "out", CUVIL_OP_COPY, &term, -1);
-  task.tensors[0] = to;
-  task.tensors[1] = from;
-  task.label = cuvil_arena_strdup(
-      &fuse->fused->arena,
-      n->name[0] ? n->name : fuse->graph->values[n->outputs[0]].name);
-  if (!task.label) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "fusing: labels");
-  CUVIL_TRY(cuvil_problem_finish(&task.problem));
-  return cuvil_fuse_add_task(fuse, &task);
 }

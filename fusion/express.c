@@ -33,6 +33,7 @@ static const struct {
     {"Reciprocal", UNARY, CUVIL_OP_RECIPROCAL, 1},
     {"HardSwish", UNARY, CUVIL_OP_HARDSWISH, 1},
     {"Cast", UNARY, CUVIL_OP_COPY, 1},
+    {"Silu", UNARY, CUVIL_OP_SILU, 1},
     {"Add", BINARY, CUVIL_OP_ADD, 1},
     {"Sub", BINARY, CUVIL_OP_SUB, 1},
     {"Mul", BINARY, CUVIL_OP_MUL, 1},
@@ -116,7 +117,7 @@ const char *cuvil_express_refuses(const struct cuvil_fuse *fuse,
   if (found < 0) return "operator is not supported";
   int least = operators[found].form == BINARY ? 2 : 1;
   bool all_constant = true;
-  for (int i = 0; i < node->input_count || i < least; ++i) {
+  for (int i = 0; i < cuvil_express_inputs(node) || i < least; ++i) {
     int value = cuvil_fuse_input(fuse, node, i);
     if (value < 0) {
       if (i < least) return "an operand is absent";
@@ -185,71 +186,74 @@ static struct cuvil_term state2(struct cuvil_express *ex, enum cuvil_expr_op op,
   return state(ex, op, a, b, number(0));
 }
 
-/* Dimensions of a computed side input in its tensor's physical order.  Axes of
- * one element do not count; a dimension made of several axes must be there
- * whole and in order.  -1: it cannot be read so. */
-static int walk_dims(const struct cuvil_express *ex,
-                     const struct cuvil_tensor *tensor,
-                     const struct cuvil_value *value, int shift, int *dims) {
-  const struct cuvil_value *out = &ex->fuse->graph->values[ex->shape];
-  int rank = 0, current = -1, next = 0;
-  for (int i = 0; i < tensor->rank; ++i) {
-    int axis = tensor->perm[i] + shift, dim = -1, place = -1;
-    if (value->dims[tensor->perm[i]] == 1) continue;
-    for (int d = 0; d < ex->task->problem.dim_count; ++d)
-      for (int j = 0; j < ex->axis_count[d]; ++j)
-        if (ex->axes[d][j] == axis) dim = d, place = j;
-    if (dim < 0) return -1;
-    while (current == dim && next < place &&
-           out->dims[ex->axes[dim][next]] == 1)
-      ++next;
-    if (dim != current) {
-      for (int j = 0; j < place; ++j)
-        if (out->dims[ex->axes[dim][j]] != 1) return -1;
-      dims[rank++] = current = dim;
-    } else if (next != place) {
-      return -1;
-    }
-    next = place + 1;
-  }
-  /* Whole: elements agree. */
-  int64_t elements = 1;
-  for (int i = 0; i < rank; ++i)
-    elements *= ex->task->problem.dims[dims[i]].extent;
-  return elements == cuvil_value_elements(value) ? rank : -1;
-}
-
 /* Stem of a side operand's name; order_sides makes names of stems. */
 static const char *name_stem(const struct cuvil_express *ex, bool weight,
                              int rank, bool full) {
+  if (ex->stem) return ex->stem;
   if (!ex->contraction) return weight ? "side" : "x";
   if (weight && rank == 1) return "bias";
   return full ? "res" : "side";
 }
 
+/* A constant side input is laid out as the output is. */
 static enum cuvil_status weight_operand(struct cuvil_express *ex, int value,
                                         int shift, int *out_tensor, int *rank,
                                         int *dims) {
   const struct cuvil_value *v = &ex->fuse->graph->values[value];
   const struct cuvil_problem *problem = &ex->task->problem;
-  const struct cuvil_operand *out = &problem->operands[problem->output];
-  int64_t extents[CUVIL_GRAPH_MAX_RANK];
-  int perm[CUVIL_GRAPH_MAX_RANK], axes = 0;
+  int64_t extents[CUVIL_VIEW_MAX], inner[CUVIL_VIEW_MAX];
+  int perm[CUVIL_VIEW_MAX], axes = 0;
   *rank = 0;
-  for (int i = 0; i < out->rank; ++i) {
-    int dim = out->dims[i], before = axes;
-    for (int j = 0; j < ex->axis_count[dim]; ++j) {
-      int axis = ex->axes[dim][j] - shift;
-      if (axis < 0 || axis >= v->rank || v->dims[axis] == 1) continue;
-      extents[axes] = v->dims[axis];
-      perm[axes++] = axis;
-    }
-    if (axes > before) dims[(*rank)++] = dim;
+  for (int i = 0; i < ex->space.count; ++i) {
+    const struct cuvil_factor *f = &ex->space.f[i];
+    int axis = f->axis - shift;
+    if (axis < 0 || axis >= v->rank || v->dims[axis] == 1) continue;
+    extents[axes] = f->extent;
+    inner[axes] = f->inner;
+    perm[axes++] = axis;
+    if (*rank == 0 || dims[*rank - 1] != f->dim) dims[(*rank)++] = f->dim;
   }
+  CUVIL_CHECK(axes <= CUVIL_GRAPH_MAX_RANK);
+  enum cuvil_dtype dtype = problem->operands[problem->output].dtype;
+  if (cuvil_fuse_dtype(ex->fuse, value) == v->dtype &&
+      !cuvil_dtype_is_float(v->dtype))
+    dtype = v->dtype;
   /* As the output, biases too: libraries fuse no fp32 bias between 16-bit
    * operands, and their first choice must be raced fused. */
-  return cuvil_fuse_weight(ex->fuse, value, out->dtype, axes, extents, perm,
+  return cuvil_fuse_weight(ex->fuse, value, dtype, axes, extents, perm, inner,
                            out_tensor);
+}
+
+/* The operand reads the tensor at the output's coordinates, if strides can. */
+static bool read_tensor(struct cuvil_express *ex, int operand, int tensor,
+                        int value, int shift, bool full) {
+  const struct cuvil_value *v = &ex->fuse->graph->values[value];
+  struct cuvil_problem *problem = &ex->task->problem;
+  const struct cuvil_operand *main = &problem->operands[problem->output];
+  int64_t strides[CUVIL_VIEW_MAX];
+  struct cuvil_view view;
+  cuvil_view_of(&ex->fuse->fused->tensors[tensor], &view);
+  ex->task->tensors[operand] = tensor;
+  problem->operands[operand].dtype = ex->fuse->fused->tensors[tensor].dtype;
+  return cuvil_space_refine(&ex->space, &view, shift, v->rank, v->dims) &&
+         cuvil_space_strides(&ex->space, &view, shift, v->rank, v->dims,
+                             strides) &&
+         cuvil_space_operand(&ex->space, problem, operand, main->rank,
+                             main->dims, strides, full);
+}
+
+static enum cuvil_status computed_operand(struct cuvil_express *ex, int value,
+                                          int shift, int operand, bool full) {
+  const struct cuvil_value *v = &ex->fuse->graph->values[value];
+  int tensor;
+  CUVIL_TRY(cuvil_fuse_read(ex->fuse, value,
+                            v->rank == 4 ? ex->layout : CUVIL_LAYOUT_PLAIN,
+                            &tensor));
+  if (read_tensor(ex, operand, tensor, value, shift, full)) return CUVIL_OK;
+  CUVIL_TRY(cuvil_fuse_want_space(ex->fuse, value, shift, &ex->space, &tensor));
+  if (read_tensor(ex, operand, tensor, value, shift, full)) return CUVIL_OK;
+  return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: `%s` cannot be read in `%s`",
+                    v->name, ex->task->label);
 }
 
 static enum cuvil_status term_of(struct cuvil_express *ex, int value, int shift,
@@ -268,30 +272,25 @@ static enum cuvil_status term_of(struct cuvil_express *ex, int value, int shift,
   const struct cuvil_value *v = &ex->fuse->graph->values[value];
   const struct cuvil_value *shape = &ex->fuse->graph->values[ex->shape];
   struct cuvil_problem *problem = &ex->task->problem;
-  const struct cuvil_operand *main = &problem->operands[problem->output];
-  int tensor, rank, dims[CUVIL_MAX_RANK];
+  int tensor, rank, dims[CUVIL_VIEW_MAX];
   bool full = cuvil_value_elements(v) == cuvil_value_elements(shape);
+  if (problem->operand_count == CUVIL_MAX_OPERANDS)
+    return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: too many operands in `%s`",
+                      ex->task->label);
+  int operand = problem->operand_count;
   if (v->data) {
     CUVIL_TRY(weight_operand(ex, value, shift, &tensor, &rank, dims));
+    cuvil_build_operand(problem, "", CUVIL_ROLE_SIDE,
+                        ex->fuse->fused->tensors[tensor].dtype, true, rank,
+                        dims);
+    ex->task->tensors[operand] = tensor;
   } else {
-    CUVIL_TRY(cuvil_fuse_want(ex->fuse, value,
-                              v->rank == 4 ? ex->layout : CUVIL_LAYOUT_PLAIN,
-                              false, &tensor));
-    if (full && (v->rank == shape->rank || cuvil_value_elements(v) == 1)) {
-      rank = main->rank;
-      memcpy(dims, main->dims, sizeof(dims));
-    } else {
-      rank = walk_dims(ex, &ex->fuse->fused->tensors[tensor], v, shift, dims);
-    }
+    cuvil_build_operand(problem, "", CUVIL_ROLE_SIDE, CUVIL_F32, false, 0,
+                        NULL);
+    CUVIL_TRY(computed_operand(ex, value, shift, operand, full));
   }
-  if (rank < 0 || problem->operand_count == CUVIL_MAX_OPERANDS)
-    return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: `%s` cannot be read in `%s`",
-                      v->name, ex->task->label);
-  int operand = cuvil_build_operand(problem, "", CUVIL_ROLE_SIDE,
-                                    ex->fuse->fused->tensors[tensor].dtype,
-                                    v->data != NULL, rank, dims);
-  ex->sort[operand] = name_stem(ex, v->data != NULL, rank, full);
-  ex->task->tensors[operand] = tensor;
+  ex->sort[operand] =
+      name_stem(ex, v->data != NULL, problem->operands[operand].rank, full);
   *out = (struct cuvil_term){.kind = CUVIL_TERM_OPERAND, .index = operand};
   bind(ex, value, shift, *out);
   return CUVIL_OK;
@@ -353,13 +352,17 @@ static struct cuvil_term state_special(struct cuvil_express *ex,
   return state2(ex, CUVIL_OP_ADD, positive, negative);
 }
 
+int cuvil_express_inputs(const struct cuvil_node *node) {
+  return strcmp(node->op, "Clip") == 0 ? 1 : node->input_count;
+}
+
 enum cuvil_status cuvil_express_node(struct cuvil_express *ex, int node) {
   const struct cuvil_node *n = &ex->fuse->graph->nodes[node];
   int found = find_operator(n->op);
   CUVIL_CHECK(found >= 0 && n->input_count <= CUVIL_MAX_STATEMENTS);
   /* Clip's bounds are numbers, not terms. */
-  int inputs = operators[found].op == CUVIL_OP_CLIP ? 1 : n->input_count;
-  struct cuvil_term in[CUVIL_MAX_STATEMENTS], result;
+  int inputs = cuvil_express_inputs(n);
+  struct cuvil_term in[CUVIL_MAX_STATEMENTS] = {{0}}, result;
   for (int i = 0; i < inputs; ++i) {
     int value = cuvil_fuse_input(ex->fuse, n, i);
     in[i] = number(0);
@@ -397,6 +400,27 @@ enum cuvil_status cuvil_express_bias(struct cuvil_express *ex, int result,
     if (beta != 1) add = state2(ex, CUVIL_OP_MUL, add, number(beta));
     term = state2(ex, CUVIL_OP_ADD, term, add);
   }
+  bind(ex, result, 0, term);
+  return CUVIL_OK;
+}
+
+enum cuvil_status cuvil_express_affine(struct cuvil_express *ex, int result,
+                                       int gamma, int beta) {
+  int rank = ex->fuse->graph->values[ex->shape].rank;
+  struct cuvil_term term = acc_term, side;
+  if (gamma >= 0) {
+    ex->stem = "gamma";
+    CUVIL_TRY(
+        term_of(ex, gamma, rank - ex->fuse->graph->values[gamma].rank, &side));
+    term = state2(ex, CUVIL_OP_MUL, term, side);
+  }
+  if (beta >= 0) {
+    ex->stem = "beta";
+    CUVIL_TRY(
+        term_of(ex, beta, rank - ex->fuse->graph->values[beta].rank, &side));
+    term = state2(ex, CUVIL_OP_ADD, term, side);
+  }
+  ex->stem = NULL;
   bind(ex, result, 0, term);
   return CUVIL_OK;
 }

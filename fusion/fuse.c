@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "fusion/fuse.h"
+#include "fusion/rewrite.h"
 
 static const char *const strategies[] = {"none", "fine", "medium"};
 static const char *const precisions[] = {"model", "fp32", "tf32", "fp16",
@@ -51,14 +52,15 @@ enum cuvil_status cuvil_fuse(const struct cuvil_graph *graph,
                              struct cuvil_fused **out) {
   *out = NULL;
   enum cuvil_status status = CUVIL_OK;
-  struct cuvil_fuse fuse = {.graph = graph};
+  struct cuvil_fuse fuse = {.graph = NULL};
   struct cuvil_fused *fused = calloc(1, sizeof(*fused));
   if (!fused)
     return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "fusing %d nodes",
                       graph->node_count);
-  fused->graph = graph;
   fused->options = *options;
   fuse.fused = fused;
+  CUVIL_TRY_GOTO(cuvil_rewrite(fused, graph));
+  fuse.graph = fused->graph;
   CUVIL_TRY_GOTO(cuvil_fuse_classify(&fuse));
   CUVIL_TRY_GOTO(cuvil_fuse_group(&fuse));
   CUVIL_TRY_GOTO(cuvil_fuse_tasks(&fuse));
@@ -73,6 +75,7 @@ fail:
 
 void cuvil_fused_destroy(struct cuvil_fused *fused) {
   if (!fused) return;
+  if (fused->copy) cuvil_arena_free(&fused->copy->arena);
   cuvil_arena_free(&fused->arena);
   free(fused);
 }

@@ -82,9 +82,10 @@ enum cuvil_status cuvil_fused_weight(const struct cuvil_fused *fused, int index,
   int64_t elements = 1;
   bool plain = true;
   for (int i = 0; i < tensor->rank; ++i) {
-    steps[i] = strides[tensor->perm[i]];
+    steps[i] = strides[tensor->perm[i]] * tensor->inner[i];
     stored[i] = value->dims[tensor->perm[i]];
-    plain = plain && stored[i] == tensor->dims[i] &&
+    if (stored[i] > tensor->dims[i]) stored[i] = tensor->dims[i];
+    plain = plain && stored[i] == tensor->dims[i] && tensor->inner[i] == 1 &&
             (i == 0 || tensor->perm[i] > tensor->perm[i - 1]);
     elements *= tensor->dims[i];
   }
@@ -126,16 +127,14 @@ static int root_of(const struct cuvil_fused *fused, int tensor) {
   return tensor;
 }
 
-static enum cuvil_status place(struct run *run, int tensor,
-                               const void **out_address) {
-  int root = root_of(run->fused, tensor);
+static enum cuvil_status root_address(struct run *run, int root, char **out) {
   const struct cuvil_tensor *t = &run->fused->tensors[root];
   if (t->kind == CUVIL_TENSOR_INPUT) {
-    *out_address = run->inputs[t->io];
+    *out = (char *)(uintptr_t)run->inputs[t->io];
     return CUVIL_OK;
   }
   if (t->kind == CUVIL_TENSOR_OUTPUT) {
-    *out_address = run->outputs[t->io];
+    *out = run->outputs[t->io];
     return CUVIL_OK;
   }
   if (!run->memory[root]) {
@@ -145,36 +144,70 @@ static enum cuvil_status place(struct run *run, int tensor,
     if (t->kind == CUVIL_TENSOR_WEIGHT)
       CUVIL_TRY(cuvil_fused_weight(run->fused, root, run->memory[root]));
   }
-  *out_address = run->memory[root];
+  *out = run->memory[root];
   return CUVIL_OK;
+}
+
+static enum cuvil_status place(struct run *run, int tensor, char **out) {
+  const struct cuvil_tensor *t = &run->fused->tensors[tensor];
+  CUVIL_TRY(root_address(run, root_of(run->fused, tensor), out));
+  *out += (size_t)t->offset * cuvil_dtype_size(t->dtype);
+  return CUVIL_OK;
+}
+
+/* The elements of an output that its dimensions reach; what lies between them
+ * is another's. */
+static void store_output(const struct cuvil_problem *problem, int operand,
+                         const double *values, void *target) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  int64_t at[CUVIL_MAX_RANK] = {0}, offset = 0;
+  for (int i = 0; i < o->rank; ++i)
+    if (problem->dims[o->dims[i]].extent == 0) return;
+  for (;;) {
+    cuvil_store(o->dtype, target, (size_t)offset, values[offset]);
+    int i = o->rank - 1;
+    for (; i >= 0; --i) {
+      offset += o->strides[i];
+      if (++at[i] < problem->dims[o->dims[i]].extent) break;
+      offset -= o->strides[i] * at[i];
+      at[i] = 0;
+    }
+    if (i < 0) return;
+  }
 }
 
 static enum cuvil_status run_task(struct run *run,
                                   const struct cuvil_task *task, int threads) {
   const struct cuvil_problem *problem = &task->problem;
   const void *operands[CUVIL_MAX_OPERANDS] = {NULL};
+  char *places[CUVIL_MAX_OPERANDS] = {NULL};
   double *values[CUVIL_MAX_OPERANDS] = {NULL};
   double *bounds[CUVIL_MAX_OPERANDS] = {NULL};
   enum cuvil_status status = CUVIL_OK;
-  int out = problem->output;
-  size_t elements = (size_t)cuvil_operand_elements(problem, out);
-  for (int i = 0; i < problem->operand_count; ++i)
-    CUVIL_TRY(place(run, task->tensors[i], &operands[i]));
-  values[out] = malloc((elements + 1) * sizeof(double));
-  bounds[out] = malloc((elements + 1) * sizeof(double));
-  if (!values[out] || !bounds[out]) {
-    status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "task `%s`", task->label);
-    goto fail;
+  for (int i = 0; i < problem->operand_count; ++i) {
+    CUVIL_TRY(place(run, task->tensors[i], &places[i]));
+    operands[i] = places[i];
+  }
+  for (int i = 0; i < problem->operand_count; ++i) {
+    if (problem->operands[i].role != CUVIL_ROLE_OUTPUT) continue;
+    size_t elements = (size_t)cuvil_operand_elements(problem, i);
+    values[i] = malloc((elements + 1) * sizeof(double));
+    bounds[i] = malloc((elements + 1) * sizeof(double));
+    if (!values[i] || !bounds[i]) {
+      status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "task `%s`", task->label);
+      goto fail;
+    }
   }
   CUVIL_TRY_GOTO(
       cuvil_problem_reference(problem, operands, values, bounds, threads));
-  /* The place of an output is ours or the caller's to write. */
-  void *target = (void *)(uintptr_t)operands[out];
-  for (size_t i = 0; i < elements; ++i)
-    cuvil_store(problem->operands[out].dtype, target, i, values[out][i]);
+  for (int i = 0; i < problem->operand_count; ++i)
+    if (problem->operands[i].role == CUVIL_ROLE_OUTPUT)
+      store_output(problem, i, values[i], places[i]);
 fail:
-  free(values[out]);
-  free(bounds[out]);
+  for (int i = 0; i < problem->operand_count; ++i) {
+    free(values[i]);
+    free(bounds[i]);
+  }
   return status;
 }
 

@@ -3,8 +3,9 @@
  * Strategies: `none` (one problem a node), `fine` (pointwise chains), `medium`
  * (blocks around a contraction: conv or gemm + bias + activation + residual).
  * Layout: convolutional regions are NHWC inside; conversions stand at the
- * borders and are counted.  A tensor that is also a graph output, or has a
- * second user, is never fused away.
+ * borders and are counted.  Reshape, Transpose, Slice and Split are views where
+ * strides can say them: several tensors then lie in one storage.  A tensor that
+ * is also a graph output, or has a second user, is never fused away.
  */
 #ifndef CUVIL_FUSION_FUSION_H_
 #define CUVIL_FUSION_FUSION_H_
@@ -51,11 +52,17 @@ struct cuvil_tensor {
   int value; /* graph value it holds; -1: none (a conversion's result) */
   enum cuvil_dtype dtype;
   int rank;
-  int64_t dims[CUVIL_GRAPH_MAX_RANK]; /* physical order */
-  int perm[CUVIL_GRAPH_MAX_RANK];     /* dims[i] is the value's axis perm[i];
-                                         identity unless layout was changed */
-  uint64_t bytes;
-  int alias; /* tensor whose storage this is (reshape); -1: its own */
+  int64_t dims[CUVIL_GRAPH_MAX_RANK];    /* physical order */
+  int perm[CUVIL_GRAPH_MAX_RANK];        /* dims[i] is the value's axis perm[i];
+                                            identity unless layout was changed */
+  int64_t inner[CUVIL_GRAPH_MAX_RANK];   /* steps of that axis for one of
+                                            dims[i]; 1 unless an axis is made of
+                                            several dims */
+  int64_t strides[CUVIL_GRAPH_MAX_RANK]; /* elements; packed unless a view */
+  int64_t offset; /* elements from the start of the storage; 0 unless a view */
+  uint64_t bytes; /* of its own storage */
+  bool padded;    /* holds more channels than the value has */
+  int alias;      /* tensor whose storage this is a view of; -1: its own */
   const char *name;
 };
 struct cuvil_task {
@@ -66,7 +73,9 @@ struct cuvil_task {
 };
 struct cuvil_fused {
   struct cuvil_arena arena;
-  const struct cuvil_graph *graph; /* borrowed */
+  const struct cuvil_graph *graph; /* as rewritten: inputs and outputs are the
+                                      model's */
+  struct cuvil_graph *copy;        /* what `graph` points to; owned */
   struct cuvil_fusion_options options;
   int tensor_count;
   struct cuvil_tensor *tensors;
@@ -75,7 +84,7 @@ struct cuvil_fused {
   int conversion_count;
 };
 
-/* `graph` is borrowed and must outlive the result. */
+/* `graph` is borrowed and must outlive the result: constants stay there. */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse(
     const struct cuvil_graph *graph, const struct cuvil_fusion_options *options,
     struct cuvil_fused **out);

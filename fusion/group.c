@@ -61,28 +61,43 @@ static bool hidden(const struct cuvil_fuse *fuse, int value, const int *nodes,
   return true;
 }
 
-/* A contraction reads no computed single element as a side input: it has no
- * dimension.  A gemm has two output dimensions, so the leading axes of a side
- * input are there all together or not at all. */
+/* Which of the problem's dimensions an axis of the result belongs to. */
+static int dim_of_axis(const struct cuvil_fuse *fuse, int anchor, int axis) {
+  const struct cuvil_node *node = &fuse->graph->nodes[anchor];
+  int rank = fuse->graph->values[cuvil_fuse_output(fuse, anchor)].rank;
+  switch (fuse->classes[anchor]) {
+    case CUVIL_CLASS_GEMM:
+      return axis == rank - 1 ? 2 : axis >= cuvil_fuse_batch_axes(fuse, anchor);
+    case CUVIL_CLASS_NORM:
+      return axis >= cuvil_fuse_norm_axis(fuse, anchor);
+    case CUVIL_CLASS_GATHER:
+      return axis >= fuse->graph->values[cuvil_fuse_input(fuse, node, 1)].rank;
+    default:
+      return axis;
+  }
+}
+
+/* An anchored task reads no computed single element as a side input: it has no
+ * dimension.  Where several axes are one dimension, a side input has them all
+ * or none. */
 static bool contraction_reads(const struct cuvil_fuse *fuse, int node,
-                              int index, bool gemm) {
+                              int index, int anchor) {
   const struct cuvil_value *out =
       &fuse->graph->values[cuvil_fuse_output(fuse, node)];
   const struct cuvil_value *in =
       &fuse->graph
            ->values[cuvil_fuse_input(fuse, &fuse->graph->nodes[node], index)];
-  int shift = cuvil_express_shift(fuse, node, index), there = 0, absent = 0;
+  int shift = cuvil_express_shift(fuse, node, index);
+  unsigned there = 0, absent = 0;
   if (cuvil_value_elements(in) == 1 && cuvil_value_elements(out) != 1)
     return false;
-  if (!gemm) return true;
-  for (int axis = 0; axis < out->rank - 1; ++axis) {
+  for (int axis = 0; axis < out->rank; ++axis) {
     if (out->dims[axis] == 1) continue;
     int from = axis - shift;
     bool has = from >= 0 && from < in->rank && in->dims[from] > 1;
-    there += has;
-    absent += !has;
+    *(has ? &there : &absent) |= 1u << dim_of_axis(fuse, anchor, axis);
   }
-  return !(there && absent);
+  return !(there & absent);
 }
 
 /* The problem that these nodes would make stays within the grammar's limits,
@@ -95,7 +110,9 @@ static bool fits(const struct cuvil_fuse *fuse, const int *nodes, int count) {
   for (int i = 0; i < count; ++i) {
     const struct cuvil_node *node = &fuse->graph->nodes[nodes[i]];
     statements += cuvil_express_cost(fuse, node);
-    for (int j = 0; j < node->input_count; ++j) {
+    int inputs =
+        nodes[i] == anchor ? node->input_count : cuvil_express_inputs(node);
+    for (int j = 0; j < inputs; ++j) {
       int value = cuvil_fuse_input(fuse, node, j);
       double scalar;
       if (value < 0 || cuvil_fuse_scalar(fuse, value, &scalar)) continue;
@@ -103,8 +120,7 @@ static bool fits(const struct cuvil_fuse *fuse, const int *nodes, int count) {
       if (producer >= 0 && contains(nodes, count, producer)) continue;
       if (contains(seen, sides, value)) continue;
       if (anchor >= 0 && nodes[i] != anchor &&
-          !contraction_reads(fuse, nodes[i], j,
-                             fuse->classes[anchor] == CUVIL_CLASS_GEMM))
+          !contraction_reads(fuse, nodes[i], j, anchor))
         return false;
       if (sides == CUVIL_MAX_OPERANDS) return false;
       seen[sides++] = value;
@@ -223,15 +239,18 @@ static enum cuvil_status grow_backward(struct cuvil_fuse *fuse, int index) {
              : commit(fuse, index, nodes, count, group->result);
 }
 
+static bool takes_epilogue(enum cuvil_class class) {
+  return class == CUVIL_CLASS_CONV || class == CUVIL_CLASS_GEMM ||
+         class == CUVIL_CLASS_NORM || class == CUVIL_CLASS_GATHER;
+}
+
 static enum cuvil_status group_contractions(struct cuvil_fuse *fuse) {
   bool grow = fuse->fused->options.strategy == CUVIL_FUSION_MEDIUM;
   for (int n = fuse->graph->node_count - 1; n >= 0; --n) {
     if (fuse->graph->nodes[n].removed || !is_anchor(fuse->classes[n])) continue;
     int index;
     CUVIL_TRY(new_group(fuse, n, &index));
-    bool contraction = fuse->classes[n] == CUVIL_CLASS_CONV ||
-                       fuse->classes[n] == CUVIL_CLASS_GEMM;
-    bool grew = grow && contraction;
+    bool grew = grow && takes_epilogue(fuse->classes[n]);
     while (grew)
       CUVIL_TRY(grow_forward(fuse, index, &grew));
   }

@@ -37,10 +37,11 @@ static int64_t stored_channels(const struct cuvil_tensor *tensor) {
   return 0;
 }
 
-static enum cuvil_status begin(struct cuvil_fuse *fuse,
-                               const struct cuvil_group *group,
-                               enum cuvil_kind kind, struct cuvil_task *task,
-                               struct cuvil_express *ex) {
+enum cuvil_status cuvil_task_begin(struct cuvil_fuse *fuse,
+                                   const struct cuvil_group *group,
+                                   enum cuvil_kind kind,
+                                   struct cuvil_task *task,
+                                   struct cuvil_express *ex) {
   struct cuvil_buf label = {0};
   for (int i = 0; i < group->count; ++i) {
     const struct cuvil_node *node = &fuse->graph->nodes[group->nodes[i]];
@@ -63,9 +64,9 @@ static enum cuvil_status begin(struct cuvil_fuse *fuse,
 }
 
 /* Operand over a tensor. */
-static int put(struct cuvil_express *ex, const char *name,
-               enum cuvil_operand_role role, int tensor, int rank,
-               const int *dims) {
+int cuvil_task_put(struct cuvil_express *ex, const char *name,
+                   enum cuvil_operand_role role, int tensor, int rank,
+                   const int *dims) {
   const struct cuvil_tensor *t = &ex->fuse->fused->tensors[tensor];
   int operand = cuvil_build_operand(&ex->task->problem, name, role, t->dtype,
                                     t->kind == CUVIL_TENSOR_WEIGHT, rank, dims);
@@ -74,16 +75,18 @@ static int put(struct cuvil_express *ex, const char *name,
   return operand;
 }
 
-static void axes_of(struct cuvil_express *ex, int dim, int count,
-                    const int *axes) {
-  ex->axis_count[dim] = count;
+void cuvil_task_axes(struct cuvil_express *ex, int dim, int count,
+                     const int *axes) {
+  const struct cuvil_value *v = value_at(ex->fuse, ex->shape);
   for (int i = 0; i < count; ++i)
-    ex->axes[dim][i] = axes[i];
+    if (v->dims[axes[i]] != 1)
+      ex->space.f[ex->space.count++] =
+          (struct cuvil_factor){axes[i], v->dims[axes[i]], 1, 0, dim};
 }
 
 /* The group's pointwise nodes, then the task. */
-static enum cuvil_status end(struct cuvil_express *ex,
-                             const struct cuvil_group *group) {
+enum cuvil_status cuvil_task_end(struct cuvil_express *ex,
+                                 const struct cuvil_group *group) {
   for (int i = 0; i < group->count; ++i)
     if (group->nodes[i] != group->anchor)
       CUVIL_TRY(cuvil_express_node(ex, group->nodes[i]));
@@ -168,11 +171,11 @@ static void conv_as_gemm(struct cuvil_express *ex, int x, int w, int y,
   extents(problem, 3,
           (int64_t[]){out->dims[0] * out->dims[2] * out->dims[3], out->dims[1],
                       channels});
-  put(ex, "a", CUVIL_ROLE_INPUT, x, 2, (int[]){M, K});
-  put(ex, "b", CUVIL_ROLE_INPUT, w, 2, (int[]){N, K});
-  put(ex, "c", CUVIL_ROLE_OUTPUT, y, 2, (int[]){M, N});
-  axes_of(ex, M, 3, (int[]){0, 2, 3});
-  axes_of(ex, N, 1, (int[]){1});
+  cuvil_task_put(ex, "a", CUVIL_ROLE_INPUT, x, 2, (int[]){M, K});
+  cuvil_task_put(ex, "b", CUVIL_ROLE_INPUT, w, 2, (int[]){N, K});
+  cuvil_task_put(ex, "c", CUVIL_ROLE_OUTPUT, y, 2, (int[]){M, N});
+  cuvil_task_axes(ex, M, 3, (int[]){0, 2, 3});
+  cuvil_task_axes(ex, N, 1, (int[]){1});
 }
 
 static void conv_as_conv(struct cuvil_express *ex, int x, int w, int y,
@@ -188,13 +191,13 @@ static void conv_as_conv(struct cuvil_express *ex, int x, int w, int y,
                       out->dims[1], window->kernel[0], window->kernel[1],
                       out->dims[2], out->dims[3]});
   set_window(problem, window);
-  put(ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
-  put(ex, "w", CUVIL_ROLE_INPUT, w, 4, (int[]){K, R, S, C});
-  put(ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, K});
-  axes_of(ex, N, 1, (int[]){0});
-  axes_of(ex, K, 1, (int[]){1});
-  axes_of(ex, P, 1, (int[]){2});
-  axes_of(ex, Q, 1, (int[]){3});
+  cuvil_task_put(ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
+  cuvil_task_put(ex, "w", CUVIL_ROLE_INPUT, w, 4, (int[]){K, R, S, C});
+  cuvil_task_put(ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, K});
+  cuvil_task_axes(ex, N, 1, (int[]){0});
+  cuvil_task_axes(ex, P, 1, (int[]){2});
+  cuvil_task_axes(ex, Q, 1, (int[]){3});
+  cuvil_task_axes(ex, K, 1, (int[]){1});
 }
 
 static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
@@ -203,7 +206,7 @@ static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
   struct cuvil_task task;
   struct cuvil_express ex;
   struct cuvil_window window;
-  CUVIL_TRY(begin(fuse, group, CUVIL_KIND_CONV, &task, &ex));
+  CUVIL_TRY(cuvil_task_begin(fuse, group, CUVIL_KIND_CONV, &task, &ex));
   CUVIL_TRY(cuvil_node_window(fuse->graph, node, &window));
   int64_t groups = cuvil_node_int(node, "group", 1);
   int in = cuvil_fuse_input(fuse, node, 0);
@@ -216,7 +219,7 @@ static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
                        groups == 1 ? channels : w->dims[1]};
   CUVIL_TRY(cuvil_fuse_weight(fuse, weight,
                               cuvil_fuse_dtype(fuse, group->result), 4, filter,
-                              (int[]){0, 2, 3, 1}, &wt));
+                              (int[]){0, 2, 3, 1}, NULL, &wt));
   CUVIL_TRY(cuvil_fuse_define(fuse, group->result, CUVIL_LAYOUT_NHWC, &y));
   const struct cuvil_value *out = value_at(fuse, group->result);
   ex.layout = CUVIL_LAYOUT_NHWC;
@@ -229,69 +232,7 @@ static enum cuvil_status build_conv(struct cuvil_fuse *fuse,
   task.problem.tf32 = fuse->fused->options.precision == CUVIL_PRECISION_TF32;
   CUVIL_TRY(cuvil_express_bias(&ex, cuvil_fuse_output(fuse, group->anchor),
                                cuvil_fuse_input(fuse, node, 2), 1, 1, 1));
-  return end(&ex, group);
-}
-
-/* Operand a or b of a gemm node: constant or computed. */
-static enum cuvil_status gemm_operand(struct cuvil_fuse *fuse, int value,
-                                      int result, bool swap, int *out_tensor) {
-  const struct cuvil_value *v = value_at(fuse, value);
-  if (!v->data)
-    return cuvil_fuse_want(fuse, value, CUVIL_LAYOUT_PLAIN, false, out_tensor);
-  int perm[CUVIL_GRAPH_MAX_RANK];
-  int64_t dims[CUVIL_GRAPH_MAX_RANK];
-  for (int i = 0; i < v->rank; ++i) {
-    perm[i] = swap ? v->rank - 1 - i : i;
-    dims[i] = v->dims[perm[i]];
-  }
-  return cuvil_fuse_weight(fuse, value, cuvil_fuse_dtype(fuse, result), v->rank,
-                           dims, perm, out_tensor);
-}
-
-static enum cuvil_status build_gemm(struct cuvil_fuse *fuse,
-                                    const struct cuvil_group *group) {
-  const struct cuvil_node *node = &fuse->graph->nodes[group->anchor];
-  struct cuvil_task task;
-  struct cuvil_express ex;
-  CUVIL_TRY(begin(fuse, group, CUVIL_KIND_GEMM, &task, &ex));
-  int result = cuvil_fuse_output(fuse, group->anchor);
-  int av = cuvil_fuse_input(fuse, node, 0),
-      bv = cuvil_fuse_input(fuse, node, 1);
-  const struct cuvil_value *b_value = value_at(fuse, bv);
-  const struct cuvil_value *out = value_at(fuse, result);
-  bool trans_a = cuvil_node_int(node, "transA", 0) != 0;
-  bool trans_b = cuvil_node_int(node, "transB", 0) != 0;
-  /* A constant b is stored as [n,k], whichever way the model has it. */
-  bool n_first = trans_b || b_value->data;
-  int a, b, c;
-  CUVIL_TRY(gemm_operand(fuse, av, result, false, &a));
-  CUVIL_TRY(gemm_operand(fuse, bv, result, !trans_b, &b));
-  CUVIL_TRY(cuvil_fuse_define(fuse, group->result, CUVIL_LAYOUT_PLAIN, &c));
-  int64_t columns = out->dims[out->rank - 1];
-  enum { M = CUVIL_DIM_M, N = CUVIL_DIM_N, K = CUVIL_DIM_K };
-  extents(&task.problem, 3,
-          (int64_t[]){cuvil_value_elements(out) / columns, columns,
-                      b_value->dims[trans_b ? 1 : 0]});
-  put(&ex, "a", CUVIL_ROLE_INPUT, a, 2,
-      trans_a ? (int[]){K, M} : (int[]){M, K});
-  put(&ex, "b", CUVIL_ROLE_INPUT, b, 2,
-      n_first ? (int[]){N, K} : (int[]){K, N});
-  put(&ex, "c", CUVIL_ROLE_OUTPUT, c, 2, (int[]){M, N});
-  int rows[CUVIL_GRAPH_MAX_RANK];
-  for (int i = 0; i < out->rank - 1; ++i)
-    rows[i] = i;
-  axes_of(&ex, M, out->rank - 1, rows);
-  axes_of(&ex, N, 1, (int[]){out->rank - 1});
-  ex.layout = CUVIL_LAYOUT_PLAIN;
-  ex.contraction = true;
-  task.problem.tf32 = fuse->fused->options.precision == CUVIL_PRECISION_TF32;
-  bool gemm = strcmp(node->op, "Gemm") == 0;
-  int bias = gemm ? cuvil_fuse_input(fuse, node, 2) : -1;
-  int shift = bias >= 0 ? cuvil_express_shift(fuse, group->anchor, 2) : 0;
-  CUVIL_TRY(cuvil_express_bias(&ex, result, bias, shift,
-                               gemm ? cuvil_node_float(node, "alpha", 1) : 1,
-                               gemm ? cuvil_node_float(node, "beta", 1) : 1));
-  return end(&ex, group);
+  return cuvil_task_end(&ex, group);
 }
 
 /* ---- pool, reduce */
@@ -302,7 +243,7 @@ static enum cuvil_status build_pool(struct cuvil_fuse *fuse,
   struct cuvil_task task;
   struct cuvil_express ex;
   struct cuvil_window window;
-  CUVIL_TRY(begin(fuse, group, CUVIL_KIND_POOL, &task, &ex));
+  CUVIL_TRY(cuvil_task_begin(fuse, group, CUVIL_KIND_POOL, &task, &ex));
   CUVIL_TRY(cuvil_node_window(fuse->graph, node, &window));
   CUVIL_CHECK(cuvil_fuse_pool_pads(fuse, node, &window));
   int in = cuvil_fuse_input(fuse, node, 0), x, y;
@@ -321,8 +262,8 @@ static enum cuvil_status build_pool(struct cuvil_fuse *fuse,
   problem->pool_op = strcmp(node->op, "MaxPool") == 0 ? CUVIL_POOL_MAX
                      : window.count_include_pad       ? CUVIL_POOL_AVG_PADDED
                                                       : CUVIL_POOL_AVG;
-  put(&ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
-  put(&ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, C});
+  cuvil_task_put(&ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
+  cuvil_task_put(&ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, C});
   CUVIL_TRY(cuvil_problem_finish(problem));
   return cuvil_fuse_add_task(fuse, &task);
 }
@@ -359,7 +300,7 @@ static enum cuvil_status build_reduce(struct cuvil_fuse *fuse,
   struct cuvil_task task;
   struct cuvil_express ex;
   unsigned mask;
-  CUVIL_TRY(begin(fuse, group, CUVIL_KIND_REDUCE, &task, &ex));
+  CUVIL_TRY(cuvil_task_begin(fuse, group, CUVIL_KIND_REDUCE, &task, &ex));
   CUVIL_CHECK(cuvil_fuse_axes(fuse, node, &mask));
   int in = cuvil_fuse_input(fuse, node, 0), x, y;
   const struct cuvil_value *v = value_at(fuse, in);
@@ -383,33 +324,13 @@ static enum cuvil_status build_reduce(struct cuvil_fuse *fuse,
   } else {
     reduce_plain(problem, v, mask, x_dims, &x_rank, y_dims, &y_rank);
   }
-  put(&ex, "x", CUVIL_ROLE_INPUT, x, x_rank, x_dims);
-  put(&ex, "y", CUVIL_ROLE_OUTPUT, y, y_rank, y_dims);
+  cuvil_task_put(&ex, "x", CUVIL_ROLE_INPUT, x, x_rank, x_dims);
+  cuvil_task_put(&ex, "y", CUVIL_ROLE_OUTPUT, y, y_rank, y_dims);
   CUVIL_TRY(cuvil_problem_finish(problem));
   return cuvil_fuse_add_task(fuse, &task);
 }
 
 /* ---- pointwise */
-
-/* Whether two axes, neighbours in memory, are one dimension to every side
- * input of the group. */
-static bool joins(const struct cuvil_fuse *fuse,
-                  const struct cuvil_group *group, bool nhwc, int a, int b) {
-  for (int i = 0; i < group->count; ++i) {
-    int node = group->nodes[i];
-    for (int j = 0; j < fuse->graph->nodes[node].input_count; ++j) {
-      if (!is_side(fuse, group, node, j)) continue;
-      const struct cuvil_value *side =
-          value_at(fuse, cuvil_fuse_input(fuse, &fuse->graph->nodes[node], j));
-      if (runs_over(fuse, node, j, a) != runs_over(fuse, node, j, b))
-        return false;
-      /* A computed [c,h,w] keeps its own order in a channels-last region. */
-      if (nhwc && !side->data && side->rank != 4 && (a == 1 || b == 1))
-        return false;
-    }
-  }
-  return true;
-}
 
 /* Whether a computed operand is there channels last. */
 static bool reads_nhwc(const struct cuvil_fuse *fuse,
@@ -425,46 +346,152 @@ static bool reads_nhwc(const struct cuvil_fuse *fuse,
   return false;
 }
 
-static void pointwise_dims(struct cuvil_express *ex,
-                           const struct cuvil_group *group) {
+/* Side inputs of a pointwise group, and their strides along its space. */
+struct sides {
+  int count;
+  int values[CUVIL_MAX_OPERANDS + 1], shifts[CUVIL_MAX_OPERANDS + 1];
+  struct cuvil_view views[CUVIL_MAX_OPERANDS + 1];
+  int64_t strides[CUVIL_MAX_OPERANDS + 2][CUVIL_VIEW_MAX]; /* the last: y */
+};
+
+static void add_side(struct cuvil_express *ex, int value, int shift,
+                     struct sides *sides) {
   static const int nhwc_perm[4] = {0, 2, 3, 1};
-  struct cuvil_problem *problem = &ex->task->problem;
-  const struct cuvil_value *out = value_at(ex->fuse, group->result);
-  bool nhwc = ex->layout == CUVIL_LAYOUT_NHWC;
-  int last = -1; /* last axis of the current dimension with extent > 1 */
-  for (int i = 0; i < out->rank; ++i) {
-    int axis = nhwc ? nhwc_perm[i] : i;
-    int64_t extent = out->dims[axis];
-    int dim = problem->dim_count - 1;
-    if (dim < 0 || (extent > 1 && last >= 0 &&
-                    !joins(ex->fuse, group, nhwc, last, axis))) {
-      char name[8];
-      snprintf(name, sizeof(name), "d%d", problem->dim_count);
-      dim = cuvil_problem_add_dim(problem, name, 1);
-    }
-    problem->dims[dim].extent *= extent;
-    ex->axes[dim][ex->axis_count[dim]++] = axis;
-    if (extent > 1) last = axis;
+  const struct cuvil_value *v = value_at(ex->fuse, value);
+  for (int i = 0; i < sides->count; ++i)
+    if (sides->values[i] == value && sides->shifts[i] == shift) return;
+  if (sides->count > CUVIL_MAX_OPERANDS) return;
+  struct cuvil_view *view = &sides->views[sides->count];
+  enum cuvil_layout layout = v->rank == 4 ? ex->layout : CUVIL_LAYOUT_PLAIN;
+  int form = cuvil_fuse_peek(ex->fuse, value, layout);
+  cuvil_view_packed(view, v->rank, v->dims);
+  if (form >= 0) {
+    cuvil_view_of(&ex->fuse->fused->tensors[form], view);
+  } else if (layout == CUVIL_LAYOUT_NHWC && !v->data &&
+             !cuvil_fuse_trivial(v)) {
+    int64_t dims[4];
+    for (int i = 0; i < 4; ++i)
+      dims[i] = v->dims[nhwc_perm[i]];
+    cuvil_view_packed(view, 4, dims);
+    for (int i = 0; i < view->count; ++i)
+      view->f[i].axis = nhwc_perm[view->f[i].axis];
   }
-  if (problem->dim_count == 0) cuvil_problem_add_dim(problem, "d0", 1);
+  sides->values[sides->count] = value;
+  sides->shifts[sides->count++] = shift;
+}
+
+static void collect_sides(struct cuvil_express *ex,
+                          const struct cuvil_group *group,
+                          struct sides *sides) {
+  sides->count = 0;
+  for (int i = 0; i < group->count; ++i) {
+    int node = group->nodes[i];
+    const struct cuvil_node *n = &ex->fuse->graph->nodes[node];
+    for (int j = 0; j < cuvil_express_inputs(n); ++j)
+      if (is_side(ex->fuse, group, node, j))
+        add_side(ex, cuvil_fuse_input(ex->fuse, n, j),
+                 cuvil_express_shift(ex->fuse, node, j), sides);
+  }
+}
+
+/* A constant is laid out as the task wants it: it only is there or not. */
+static void weight_strides(const struct cuvil_space *space,
+                           const struct cuvil_value *v, int shift,
+                           int64_t *strides) {
+  int64_t next = 1;
+  for (int i = space->count - 1; i >= 0; --i) {
+    int axis = space->f[i].axis - shift;
+    bool there = axis >= 0 && axis < v->rank && v->dims[axis] != 1;
+    strides[i] = there ? next : 0;
+    if (there) next *= space->f[i].extent;
+  }
+}
+
+static bool side_strides(struct cuvil_express *ex, struct sides *sides, int i) {
+  const struct cuvil_value *v = value_at(ex->fuse, sides->values[i]);
+  if (v->data) {
+    weight_strides(&ex->space, v, sides->shifts[i], sides->strides[i]);
+    return true;
+  }
+  if (cuvil_space_strides(&ex->space, &sides->views[i], sides->shifts[i],
+                          v->rank, v->dims, sides->strides[i]))
+    return true;
+  /* It will be copied into the task's order. */
+  weight_strides(&ex->space, v, sides->shifts[i], sides->strides[i]);
+  return false;
+}
+
+/* The space of a pointwise group: cut as its sides are, in the storage order
+ * of the first of them that is whole and not plain. */
+static void pointwise_space(struct cuvil_express *ex, struct sides *sides) {
+  static const int nhwc_perm[4] = {0, 2, 3, 1};
+  const struct cuvil_value *out = value_at(ex->fuse, ex->shape);
+  bool nhwc = ex->layout == CUVIL_LAYOUT_NHWC;
+  cuvil_space_begin(&ex->space, out->rank, out->dims, nhwc ? nhwc_perm : NULL);
+  for (int i = 0; i < sides->count; ++i) {
+    const struct cuvil_value *v = value_at(ex->fuse, sides->values[i]);
+    struct cuvil_space before = ex->space;
+    if (!v->data && !cuvil_space_refine(&ex->space, &sides->views[i],
+                                        sides->shifts[i], v->rank, v->dims))
+      ex->space = before;
+  }
+  if (nhwc || cuvil_fuse_is_output(ex->fuse, ex->shape)) return;
+  for (int i = 0; i < sides->count; ++i) {
+    const struct cuvil_value *v = value_at(ex->fuse, sides->values[i]);
+    if (v->data || cuvil_value_elements(v) != cuvil_value_elements(out) ||
+        !side_strides(ex, sides, i))
+      continue;
+    cuvil_space_order(&ex->space, sides->strides[i]);
+    return;
+  }
+}
+
+static enum cuvil_status pointwise_dims(struct cuvil_express *ex,
+                                        struct sides *sides, int y) {
+  struct cuvil_problem *problem = &ex->task->problem;
+  const struct cuvil_value *out = value_at(ex->fuse, ex->shape);
+  struct cuvil_view view;
+  int64_t *y_strides = sides->strides[sides->count];
+  int order[CUVIL_VIEW_MAX];
+  cuvil_view_of(&ex->fuse->fused->tensors[y], &view);
+  CUVIL_CHECK(cuvil_space_strides(&ex->space, &view, 0, out->rank, out->dims,
+                                  y_strides));
+  for (int i = 0; i < sides->count; ++i)
+    (void)side_strides(ex, sides, i);
+  int rank = cuvil_space_merge(&ex->space, sides->count + 1, sides->strides);
+  if (rank > CUVIL_MAX_RANK)
+    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
+                      "`%s` needs %d dimensions; at most %d are supported",
+                      ex->task->label, rank, CUVIL_MAX_RANK);
+  for (int d = 0; d < rank || d == 0; ++d) {
+    int64_t extent = 1;
+    char name[8];
+    for (int i = 0; i < ex->space.count; ++i)
+      if (ex->space.f[i].dim == d) extent *= ex->space.f[i].extent;
+    snprintf(name, sizeof(name), "d%d", d);
+    order[d] = cuvil_problem_add_dim(problem, name, extent);
+  }
+  int operand = cuvil_task_put(ex, "y", CUVIL_ROLE_OUTPUT, y, 0, NULL);
+  CUVIL_CHECK(cuvil_space_operand(&ex->space, problem, operand,
+                                  problem->dim_count, order, y_strides, true));
+  return CUVIL_OK;
 }
 
 static enum cuvil_status build_pointwise(struct cuvil_fuse *fuse,
                                          const struct cuvil_group *group) {
   struct cuvil_task task;
   struct cuvil_express ex;
-  int y, dims[CUVIL_MAX_RANK + 1];
-  CUVIL_TRY(begin(fuse, group, CUVIL_KIND_POINTWISE, &task, &ex));
+  struct sides sides;
+  int y;
+  CUVIL_TRY(cuvil_task_begin(fuse, group, CUVIL_KIND_POINTWISE, &task, &ex));
   bool nhwc = !cuvil_fuse_trivial(value_at(fuse, group->result)) &&
               reads_nhwc(fuse, group);
   ex.layout = nhwc ? CUVIL_LAYOUT_NHWC : CUVIL_LAYOUT_PLAIN;
-  CUVIL_TRY(cuvil_fuse_define(fuse, group->result, ex.layout, &y));
-  pointwise_dims(&ex, group);
-  int rank = task.problem.dim_count;
-  for (int i = 0; i < rank; ++i)
-    dims[i] = i;
-  put(&ex, "y", CUVIL_ROLE_OUTPUT, y, rank, dims);
-  return end(&ex, group);
+  collect_sides(&ex, group, &sides);
+  pointwise_space(&ex, &sides);
+  CUVIL_TRY(cuvil_fuse_define_space(fuse, group->result, &ex.space, &y));
+  CUVIL_TRY(pointwise_dims(&ex, &sides, y));
+  return cuvil_task_end(&ex, group);
 }
 
 static enum cuvil_status build_group(struct cuvil_fuse *fuse,
@@ -474,17 +501,25 @@ static enum cuvil_status build_group(struct cuvil_fuse *fuse,
     case CUVIL_CLASS_CONV:
       return build_conv(fuse, group);
     case CUVIL_CLASS_GEMM:
-      return build_gemm(fuse, group);
+      return cuvil_fuse_gemm(fuse, group);
+    case CUVIL_CLASS_NORM:
+      return cuvil_fuse_norm(fuse, group);
+    case CUVIL_CLASS_GATHER:
+      return cuvil_fuse_gather(fuse, group);
+    case CUVIL_CLASS_ATTENTION:
+      return cuvil_fuse_attention(fuse, group->anchor);
+    case CUVIL_CLASS_CONCAT:
+      return cuvil_fuse_concat(fuse, group->anchor);
+    case CUVIL_CLASS_PAD:
+      return cuvil_fuse_pad(fuse, group->anchor);
     case CUVIL_CLASS_POOL:
       return build_pool(fuse, group);
     case CUVIL_CLASS_REDUCE:
       return build_reduce(fuse, group);
     case CUVIL_CLASS_SOFTMAX:
       return cuvil_fuse_softmax(fuse, group->anchor);
-    case CUVIL_CLASS_TRANSPOSE:
-      return cuvil_fuse_transpose(fuse, group->anchor);
     default:
-      return cuvil_fuse_alias(fuse, group->anchor);
+      return cuvil_fuse_view(fuse, group->anchor);
   }
 }
 

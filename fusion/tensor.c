@@ -15,6 +15,10 @@
 static const int nhwc_perm[4] = {0, 2, 3, 1};
 
 enum cuvil_dtype cuvil_fuse_dtype(const struct cuvil_fuse *fuse, int value) {
+  enum cuvil_dtype dtype = fuse->graph->values[value].dtype;
+  /* Indices and masks stay what they are. */
+  if (dtype != CUVIL_F32 && dtype != CUVIL_F16 && dtype != CUVIL_BF16)
+    return dtype;
   switch (fuse->fused->options.precision) {
     case CUVIL_PRECISION_FP16:
       return CUVIL_F16;
@@ -26,7 +30,7 @@ enum cuvil_dtype cuvil_fuse_dtype(const struct cuvil_fuse *fuse, int value) {
     case CUVIL_PRECISION_MODEL:
       break;
   }
-  return fuse->graph->values[value].dtype;
+  return dtype;
 }
 
 bool cuvil_fuse_trivial(const struct cuvil_value *value) {
@@ -34,17 +38,16 @@ bool cuvil_fuse_trivial(const struct cuvil_value *value) {
          value->dims[2] * value->dims[3] == 1;
 }
 
-static bool tensor_nhwc(const struct cuvil_tensor *tensor) {
-  return tensor->rank == 4 &&
-         memcmp(tensor->perm, nhwc_perm, sizeof(nhwc_perm)) == 0;
-}
-
-static bool tensor_padded(const struct cuvil_fuse *fuse,
-                          const struct cuvil_tensor *tensor) {
+static bool tensor_is(const struct cuvil_fuse *fuse,
+                      const struct cuvil_tensor *tensor,
+                      enum cuvil_layout layout) {
   const struct cuvil_value *value = &fuse->graph->values[tensor->value];
-  for (int i = 0; i < tensor->rank; ++i)
-    if (tensor->dims[i] != value->dims[tensor->perm[i]]) return true;
-  return false;
+  struct cuvil_view view;
+  if (tensor->padded) return layout == CUVIL_LAYOUT_NHWC;
+  if (layout == CUVIL_LAYOUT_NHWC && value->rank != 4) return false;
+  cuvil_view_of(tensor, &view);
+  return cuvil_view_is_packed(&view, value->rank,
+                              layout == CUVIL_LAYOUT_NHWC ? nhwc_perm : NULL);
 }
 
 static int tensor_root(const struct cuvil_fuse *fuse, int tensor) {
@@ -82,10 +85,15 @@ static enum cuvil_status add_tensor(struct cuvil_fuse *fuse,
       tensor->name ? tensor->name : fuse->graph->values[tensor->value].name;
   added->name = cuvil_arena_strdup(&fused->arena, name ? name : "");
   if (!added->name) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "fusing: names");
-  int64_t elements = 1;
-  for (int i = 0; i < added->rank; ++i)
-    elements *= added->dims[i];
-  added->bytes = (uint64_t)elements * cuvil_dtype_size(added->dtype);
+  if (added->alias < 0) {
+    int64_t elements = 1;
+    for (int i = added->rank - 1; i >= 0; --i) {
+      added->strides[i] = elements;
+      elements *= added->dims[i];
+      if (added->inner[i] == 0) added->inner[i] = 1;
+    }
+    added->bytes = (uint64_t)elements * cuvil_dtype_size(added->dtype);
+  }
   fuse->next_form[index] = -1;
   if (tensor->value >= 0) {
     fuse->next_form[index] = fuse->first_form[tensor->value];
@@ -189,10 +197,88 @@ static void conversion_problem(const struct cuvil_tensor *to,
   problem->epilogue.count = 1;
 }
 
+/* Dimensions of the value in its own order, all there, in both. */
+static bool is_plain_pair(const struct cuvil_tensor *to,
+                          const struct cuvil_tensor *from) {
+  if (to->alias >= 0 || from->alias >= 0 || to->rank != from->rank ||
+      to->rank > CUVIL_MAX_RANK)
+    return false;
+  bool permutes =
+      memcmp(to->perm, from->perm, sizeof(int) * (size_t)to->rank) != 0;
+  for (int i = 0; i < to->rank; ++i)
+    if (to->inner[i] != 1 || from->inner[i] != 1) return false;
+  return permutes ? to->rank == 4 : !to->padded && !from->padded;
+}
+
+enum cuvil_status cuvil_fuse_copy_problem(struct cuvil_space *space,
+                                          const struct cuvil_tensor *to,
+                                          const struct cuvil_tensor *from,
+                                          int64_t strides[2][CUVIL_VIEW_MAX],
+                                          struct cuvil_problem *problem) {
+  int order[CUVIL_VIEW_MAX];
+  cuvil_problem_begin(CUVIL_KIND_POINTWISE, problem);
+  int rank = cuvil_space_merge(space, 2, strides);
+  if (rank > CUVIL_MAX_RANK)
+    return CUVIL_FAIL(CU_ERR_INTERNAL,
+                      "fusion: a copy of `%s` needs %d dimensions", to->name,
+                      rank);
+  for (int d = 0; d < rank || d == 0; ++d) {
+    char name[8];
+    int64_t extent = 1;
+    for (int i = 0; i < space->count; ++i)
+      if (space->f[i].dim == d) extent *= space->f[i].extent;
+    snprintf(name, sizeof(name), "d%d", d);
+    order[d] = cuvil_problem_add_dim(problem, name, extent);
+  }
+  if (rank == 0) rank = 1;
+  int y = cuvil_build_operand(problem, "y", CUVIL_ROLE_OUTPUT, to->dtype, false,
+                              0, NULL);
+  int x = cuvil_build_operand(problem, "x", CUVIL_ROLE_SIDE, from->dtype,
+                              from->kind == CUVIL_TENSOR_WEIGHT, 0, NULL);
+  problem->output = y;
+  CUVIL_CHECK(
+      cuvil_space_operand(space, problem, y, rank, order, strides[0], true));
+  CUVIL_CHECK(
+      cuvil_space_operand(space, problem, x, rank, order, strides[1], true));
+  struct cuvil_term term = {.kind = CUVIL_TERM_OPERAND, .index = x};
+  cuvil_problem_add_statement(problem, "out", CUVIL_OP_COPY, &term, -1);
+  return CUVIL_OK;
+}
+
+/* The same for any two views of the value. */
+static enum cuvil_status view_conversion(struct cuvil_fuse *fuse,
+                                         const struct cuvil_tensor *to,
+                                         const struct cuvil_tensor *from,
+                                         struct cuvil_problem *problem) {
+  const struct cuvil_value *v = &fuse->graph->values[to->value];
+  struct cuvil_space space;
+  struct cuvil_view y, x;
+  int64_t strides[2][CUVIL_VIEW_MAX];
+  cuvil_view_of(to, &y);
+  cuvil_view_of(from, &x);
+  cuvil_space_begin(&space, v->rank, v->dims, NULL);
+  if (!cuvil_space_refine(&space, &y, 0, v->rank, v->dims) ||
+      !cuvil_space_refine(&space, &x, 0, v->rank, v->dims) ||
+      !cuvil_space_strides(&space, &y, 0, v->rank, v->dims, strides[0]))
+    return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: `%s` cannot be copied",
+                      v->name);
+  cuvil_space_order(&space, strides[0]);
+  CUVIL_CHECK(
+      cuvil_space_strides(&space, &y, 0, v->rank, v->dims, strides[0]) &&
+      cuvil_space_strides(&space, &x, 0, v->rank, v->dims, strides[1]));
+  return cuvil_fuse_copy_problem(&space, to, from, strides, problem);
+}
+
 static enum cuvil_status convert(struct cuvil_fuse *fuse, int from, int to) {
   struct cuvil_fused *fused = fuse->fused;
   struct cuvil_task task = {.conversion = true};
-  conversion_problem(&fused->tensors[to], &fused->tensors[from], &task.problem);
+  if (is_plain_pair(&fused->tensors[to], &fused->tensors[from]) ||
+      fused->tensors[to].padded)
+    conversion_problem(&fused->tensors[to], &fused->tensors[from],
+                       &task.problem);
+  else
+    CUVIL_TRY(view_conversion(fuse, &fused->tensors[to], &fused->tensors[from],
+                              &task.problem));
   CUVIL_TRY(cuvil_problem_finish(&task.problem));
   task.tensors[0] = to;
   task.tensors[1] = from;
@@ -210,10 +296,34 @@ static int best_source(const struct cuvil_fuse *fuse, int value,
   int best = -1;
   for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
     const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
-    if (tensor_padded(fuse, tensor)) continue;
+    if (tensor->padded) continue;
     if (best < 0 || tensor->dtype == dtype) best = t;
   }
   return best;
+}
+
+static int find_form(const struct cuvil_fuse *fuse, int value,
+                     enum cuvil_layout layout, bool pad) {
+  enum cuvil_dtype dtype = cuvil_fuse_dtype(fuse, value);
+  int found = -1;
+  for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
+    const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
+    if (tensor->dtype == dtype && tensor_is(fuse, tensor, layout) &&
+        (pad || !tensor->padded))
+      found = t;
+  }
+  return found;
+}
+
+/* A constant as a tensor in its own order. */
+static enum cuvil_status plain_weight(struct cuvil_fuse *fuse, int value,
+                                      int *out_tensor) {
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  int perm[CUVIL_GRAPH_MAX_RANK];
+  for (int i = 0; i < v->rank; ++i)
+    perm[i] = i;
+  return cuvil_fuse_weight(fuse, value, cuvil_fuse_dtype(fuse, value), v->rank,
+                           v->dims, perm, NULL, out_tensor);
 }
 
 enum cuvil_status cuvil_fuse_want(struct cuvil_fuse *fuse, int value,
@@ -221,25 +331,98 @@ enum cuvil_status cuvil_fuse_want(struct cuvil_fuse *fuse, int value,
                                   int *out_tensor) {
   const struct cuvil_value *v = &fuse->graph->values[value];
   enum cuvil_dtype dtype = cuvil_fuse_dtype(fuse, value);
-  *out_tensor = -1;
   if (cuvil_fuse_trivial(v)) layout = CUVIL_LAYOUT_PLAIN;
   pad = pad && layout == CUVIL_LAYOUT_NHWC;
-  for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
-    const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
-    if (tensor->dtype == dtype &&
-        tensor_nhwc(tensor) == (layout == CUVIL_LAYOUT_NHWC) &&
-        (pad || !tensor_padded(fuse, tensor)))
-      *out_tensor = t;
-  }
+  if (v->data && layout == CUVIL_LAYOUT_PLAIN)
+    return plain_weight(fuse, value, out_tensor);
+  *out_tensor = find_form(fuse, value, layout, pad);
   if (*out_tensor >= 0) return CUVIL_OK;
-  int source = best_source(fuse, value, dtype);
+  int source = -1;
+  if (v->data)
+    CUVIL_TRY(plain_weight(fuse, value, &source));
+  else
+    source = best_source(fuse, value, dtype);
   if (source < 0)
     return CUVIL_FAIL(CU_ERR_INTERNAL,
                       "fusion: tensor `%s` is read before it "
                       "is written",
                       v->name);
   struct cuvil_tensor tensor = shape_tensor(fuse, value, layout, dtype);
-  if (pad && tensor.dims[3] > 1) tensor.dims[3] = (tensor.dims[3] + 3) / 4 * 4;
+  if (pad && tensor.dims[3] > 1 && tensor.dims[3] % 4) {
+    tensor.dims[3] = (tensor.dims[3] + 3) / 4 * 4;
+    tensor.padded = true;
+  }
+  CUVIL_TRY(add_tensor(fuse, &tensor, out_tensor));
+  return convert(fuse, source, *out_tensor);
+}
+
+int cuvil_fuse_peek(const struct cuvil_fuse *fuse, int value,
+                    enum cuvil_layout layout) {
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  if (cuvil_fuse_trivial(v)) layout = CUVIL_LAYOUT_PLAIN;
+  if (v->data) return -1;
+  int found = find_form(fuse, value, layout, false);
+  enum cuvil_dtype dtype = cuvil_fuse_dtype(fuse, value);
+  for (int t = fuse->first_form[value]; found < 0 && t >= 0;
+       t = fuse->next_form[t]) {
+    const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
+    if (tensor->dtype == dtype && !tensor->padded &&
+        !tensor_is(fuse, tensor, CUVIL_LAYOUT_PLAIN) &&
+        !tensor_is(fuse, tensor, CUVIL_LAYOUT_NHWC))
+      found = t;
+  }
+  return found;
+}
+
+enum cuvil_status cuvil_fuse_read(struct cuvil_fuse *fuse, int value,
+                                  enum cuvil_layout layout, int *out_tensor) {
+  *out_tensor = cuvil_fuse_peek(fuse, value, layout);
+  if (*out_tensor >= 0) return CUVIL_OK;
+  return cuvil_fuse_want(fuse, value, layout, false, out_tensor);
+}
+
+/* A packed tensor of the value whose storage order is the space's; factors
+ * that the value has not, by the strides of any of its views, are left out. */
+static void space_tensor(const struct cuvil_fuse *fuse, int value, int shift,
+                         const struct cuvil_space *space,
+                         struct cuvil_tensor *tensor) {
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  *tensor = shape_tensor(fuse, value, CUVIL_LAYOUT_PLAIN,
+                         cuvil_fuse_dtype(fuse, value));
+  tensor->rank = 0;
+  for (int i = 0; i < space->count; ++i) {
+    const struct cuvil_factor *f = &space->f[i];
+    int axis = f->axis - shift;
+    if (axis < 0 || axis >= v->rank || v->dims[axis] == 1) continue;
+    tensor->dims[tensor->rank] = f->extent;
+    tensor->perm[tensor->rank] = axis;
+    tensor->inner[tensor->rank++] = f->inner;
+  }
+}
+
+enum cuvil_status cuvil_fuse_want_space(struct cuvil_fuse *fuse, int value,
+                                        int shift,
+                                        const struct cuvil_space *space,
+                                        int *out_tensor) {
+  struct cuvil_tensor tensor;
+  if (space->count > CUVIL_GRAPH_MAX_RANK)
+    return CUVIL_FAIL(CU_ERR_INTERNAL, "fusion: `%s` has too many dimensions",
+                      fuse->graph->values[value].name);
+  space_tensor(fuse, value, shift, space, &tensor);
+  for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
+    const struct cuvil_tensor *have = &fuse->fused->tensors[t];
+    size_t rank = (size_t)tensor.rank;
+    if (have->dtype == tensor.dtype && have->rank == tensor.rank &&
+        have->alias < 0 && !have->padded &&
+        memcmp(have->dims, tensor.dims, rank * sizeof(int64_t)) == 0 &&
+        memcmp(have->perm, tensor.perm, rank * sizeof(int)) == 0 &&
+        memcmp(have->inner, tensor.inner, rank * sizeof(int64_t)) == 0) {
+      *out_tensor = t;
+      return CUVIL_OK;
+    }
+  }
+  int source = best_source(fuse, value, tensor.dtype);
+  CUVIL_CHECK(source >= 0);
   CUVIL_TRY(add_tensor(fuse, &tensor, out_tensor));
   return convert(fuse, source, *out_tensor);
 }
@@ -247,7 +430,7 @@ enum cuvil_status cuvil_fuse_want(struct cuvil_fuse *fuse, int value,
 enum cuvil_status cuvil_fuse_weight(struct cuvil_fuse *fuse, int value,
                                     enum cuvil_dtype dtype, int rank,
                                     const int64_t *dims, const int *perm,
-                                    int *out_tensor) {
+                                    const int64_t *inner, int *out_tensor) {
   struct cuvil_tensor tensor = {.kind = CUVIL_TENSOR_WEIGHT,
                                 .io = -1,
                                 .value = value,
@@ -257,12 +440,14 @@ enum cuvil_status cuvil_fuse_weight(struct cuvil_fuse *fuse, int value,
   for (int i = 0; i < rank; ++i) {
     tensor.dims[i] = dims[i];
     tensor.perm[i] = perm[i];
+    tensor.inner[i] = inner ? inner[i] : 1;
   }
   for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
     const struct cuvil_tensor *have = &fuse->fused->tensors[t];
     if (have->dtype == dtype && have->rank == rank &&
         memcmp(have->dims, tensor.dims, sizeof(tensor.dims)) == 0 &&
-        memcmp(have->perm, tensor.perm, sizeof(tensor.perm)) == 0) {
+        memcmp(have->perm, tensor.perm, sizeof(tensor.perm)) == 0 &&
+        memcmp(have->inner, tensor.inner, sizeof(tensor.inner)) == 0) {
       *out_tensor = t;
       return CUVIL_OK;
     }
@@ -307,29 +492,73 @@ enum cuvil_status cuvil_fuse_define(struct cuvil_fuse *fuse, int value,
   return add_tensor(fuse, &tensor, out_tensor);
 }
 
-enum cuvil_status cuvil_fuse_alias(struct cuvil_fuse *fuse, int node) {
-  int in = cuvil_fuse_input(fuse, &fuse->graph->nodes[node], 0);
-  int out = cuvil_fuse_output(fuse, node);
-  int source = -1;
-  for (int t = fuse->first_form[in]; t >= 0; t = fuse->next_form[t]) {
-    const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
-    if (tensor_nhwc(tensor) || tensor_padded(fuse, tensor)) continue;
-    if (source < 0 || tensor->dtype == cuvil_fuse_dtype(fuse, in)) source = t;
+bool cuvil_fuse_is_output(const struct cuvil_fuse *fuse, int value) {
+  return output_of(fuse, value) >= 0;
+}
+
+enum cuvil_status cuvil_fuse_define_space(struct cuvil_fuse *fuse, int value,
+                                          const struct cuvil_space *space,
+                                          int *out_tensor) {
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  struct cuvil_tensor tensor;
+  struct cuvil_view view;
+  if (space->count > CUVIL_GRAPH_MAX_RANK)
+    return cuvil_fuse_define(fuse, value, CUVIL_LAYOUT_PLAIN, out_tensor);
+  space_tensor(fuse, value, 0, space, &tensor);
+  int64_t stride = 1;
+  for (int i = tensor.rank - 1; i >= 0; --i) {
+    tensor.strides[i] = stride;
+    stride *= tensor.dims[i];
   }
-  if (source < 0)
-    CUVIL_TRY(cuvil_fuse_want(fuse, in, CUVIL_LAYOUT_PLAIN, false, &source));
-  struct cuvil_tensor tensor = shape_tensor(fuse, out, CUVIL_LAYOUT_PLAIN,
-                                            fuse->fused->tensors[source].dtype);
-  tensor.alias = source;
+  cuvil_view_of(&tensor, &view);
+  if (cuvil_view_is_packed(&view, v->rank, NULL))
+    return cuvil_fuse_define(fuse, value, CUVIL_LAYOUT_PLAIN, out_tensor);
+  if (v->rank == 4 && cuvil_view_is_packed(&view, v->rank, nhwc_perm))
+    return cuvil_fuse_define(fuse, value, CUVIL_LAYOUT_NHWC, out_tensor);
+  return add_tensor(fuse, &tensor, out_tensor);
+}
+
+enum cuvil_status cuvil_fuse_add_view(struct cuvil_fuse *fuse, int value,
+                                      int source, const struct cuvil_view *view,
+                                      bool *out_added) {
+  const struct cuvil_tensor *from = &fuse->fused->tensors[source];
+  size_t size = cuvil_dtype_size(from->dtype);
+  struct cuvil_tensor tensor = {.kind = CUVIL_TENSOR_LOCAL,
+                                .io = -1,
+                                .value = value,
+                                .dtype = from->dtype,
+                                .alias = tensor_root(fuse, source)};
+  *out_added = false;
+  if (view->count > CUVIL_GRAPH_MAX_RANK ||
+      (uint64_t)view->offset * size % CUVIL_VIEW_ALIGNMENT)
+    return CUVIL_OK;
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  if (view->offset == 0 && cuvil_view_is_packed(view, v->rank, NULL)) {
+    enum cuvil_dtype dtype = tensor.dtype;
+    int alias = tensor.alias;
+    tensor = shape_tensor(fuse, value, CUVIL_LAYOUT_PLAIN, dtype);
+    tensor.alias = alias;
+    int64_t stride = 1;
+    for (int i = tensor.rank - 1; i >= 0; --i) {
+      tensor.strides[i] = stride;
+      tensor.inner[i] = 1;
+      stride *= tensor.dims[i];
+    }
+  } else {
+    cuvil_view_store(view, &tensor);
+  }
   int made;
+  *out_added = true;
   return add_tensor(fuse, &tensor, &made);
 }
 
 bool cuvil_fuse_is_nhwc(const struct cuvil_fuse *fuse, int value) {
-  for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t])
-    if (tensor_nhwc(&fuse->fused->tensors[t]) &&
-        !tensor_padded(fuse, &fuse->fused->tensors[t]))
+  for (int t = fuse->first_form[value]; t >= 0; t = fuse->next_form[t]) {
+    const struct cuvil_tensor *tensor = &fuse->fused->tensors[t];
+    if (!tensor->padded && tensor_is(fuse, tensor, CUVIL_LAYOUT_NHWC) &&
+        !tensor_is(fuse, tensor, CUVIL_LAYOUT_PLAIN))
       return true;
+  }
   return false;
 }
 
@@ -375,7 +604,7 @@ enum cuvil_status cuvil_fuse_finish_io(struct cuvil_fuse *fuse) {
     int source = best_source(fuse, value, dtype);
     if (v->data)
       CUVIL_TRY(cuvil_fuse_weight(fuse, value, dtype, v->rank, tensor.dims,
-                                  tensor.perm, &source));
+                                  tensor.perm, NULL, &source));
     if (source < 0)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "output `%s` is never computed",
                         v->name);

@@ -505,21 +505,13 @@ static void weight_bytes(void **state) {
 
 /* ---- refusals */
 
-static int concat(struct net *net, int a, int b, int64_t channels) {
-  int64_t dims[4] = {2, channels, 6, 5};
-  int y = net_node(net, "Concat", 2, (int[]){a, b}, 4, dims);
-  assert_int_equal(
-      cuvil_graph_set_int(net->graph, net_last_node(net), "axis", 1), CUVIL_OK);
-  return y;
-}
-
 static void unsupported_nodes_are_listed(void **state) {
   (void)state;
   struct net net;
   int x = image(&net, 3);
   int y = net_conv(&net, x, 4, 3, 1, 1, 1, true);
-  int a = concat(&net, y, y, 8);
-  int b = net_unary(&net, "Relu", concat(&net, a, y, 12));
+  int a = net_unary(&net, "Floor", y);
+  int b = net_unary(&net, "Relu", net_unary(&net, "Floor", a));
   net_output(&net, b);
   net_finish(&net);
   struct cuvil_fusion_options options = {CUVIL_FUSION_MEDIUM,
@@ -528,10 +520,10 @@ static void unsupported_nodes_are_listed(void **state) {
   assert_int_equal(cuvil_fuse(net.graph, &options, &fused),
                    CU_ERR_MODEL_UNSUPPORTED);
   assert_null(fused);
-  const char *row = strstr(cuvil_fusion_unsupported(), "Concat");
+  const char *row = strstr(cuvil_fusion_unsupported(), "Floor");
   int count = 0;
   assert_non_null(row);
-  assert_int_equal(sscanf(row, "Concat %d", &count), 1);
+  assert_int_equal(sscanf(row, "Floor %d", &count), 1);
   assert_int_equal(count, 2);
   assert_non_null(strstr(row, net.graph->nodes[1].name));
   assert_null(strstr(row, "Relu"));
@@ -561,7 +553,10 @@ static void softmax_and_transpose(void **state) {
                        CUVIL_OK);
       net_output(&net, y);
       net_finish(&net);
-      expect_kernels(&net, 6);
+      /* Not along the last axis it is four tasks.  The transposition is a
+       * view, and a conversion for the output. */
+      bool last = opset < 13 || i == 1 || i == 3;
+      expect_kernels(&net, last ? 2 : 5);
       net_end(&net);
     }
 }
