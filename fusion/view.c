@@ -9,16 +9,9 @@ static int before(const struct cuvil_factor *a, const struct cuvil_factor *b) {
   return a->axis != b->axis ? a->axis < b->axis : a->inner > b->inner;
 }
 
-/* By axis, then falling inner; neighbours in one axis that are one stride
- * become one factor. */
-static void normalize(struct cuvil_view *view) {
+/* Neighbours in one axis that are one stride become one factor. */
+static void normalize_in_order(struct cuvil_view *view) {
   int count = 0;
-  for (int i = 1; i < view->count; ++i)
-    for (int j = i; j > 0 && before(&view->f[j], &view->f[j - 1]); --j) {
-      struct cuvil_factor swap = view->f[j];
-      view->f[j] = view->f[j - 1];
-      view->f[j - 1] = swap;
-    }
   for (int i = 0; i < view->count; ++i) {
     struct cuvil_factor *last = count ? &view->f[count - 1] : NULL;
     const struct cuvil_factor *next = &view->f[i];
@@ -32,6 +25,17 @@ static void normalize(struct cuvil_view *view) {
     }
   }
   view->count = count;
+}
+
+/* By axis, then falling inner. */
+static void normalize(struct cuvil_view *view) {
+  for (int i = 1; i < view->count; ++i)
+    for (int j = i; j > 0 && before(&view->f[j], &view->f[j - 1]); --j) {
+      struct cuvil_factor swap = view->f[j];
+      view->f[j] = view->f[j - 1];
+      view->f[j - 1] = swap;
+    }
+  normalize_in_order(view);
 }
 
 void cuvil_view_packed(struct cuvil_view *view, int rank, const int64_t *dims) {
@@ -56,10 +60,20 @@ void cuvil_view_of(const struct cuvil_tensor *tensor, struct cuvil_view *out) {
   normalize(out);
 }
 
+/* Row-major neighbours that are one stride become one factor, whatever their
+ * axes: what a reshape may cut anew. */
+static void flatten(struct cuvil_view *view) {
+  for (int i = 0; i < view->count; ++i)
+    view->f[i].axis = 0;
+  normalize_in_order(view);
+}
+
 bool cuvil_view_reshape(struct cuvil_view *view, int rank,
                         const int64_t *dims) {
   struct cuvil_view made = {.offset = view->offset};
-  int next = view->count - 1;
+  struct cuvil_view flat = *view;
+  flatten(&flat);
+  int next = flat.count - 1;
   struct cuvil_factor rest = {0};
   rest.extent = 1;
   for (int axis = rank - 1; axis >= 0; --axis) {
@@ -67,7 +81,7 @@ bool cuvil_view_reshape(struct cuvil_view *view, int rank,
     while (inner < dims[axis]) {
       if (rest.extent == 1) {
         if (next < 0) return false;
-        rest = view->f[next--];
+        rest = flat.f[next--];
       }
       int64_t need = dims[axis] / inner, take = rest.extent;
       if (take > need) take = need;
