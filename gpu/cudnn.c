@@ -1,12 +1,12 @@
-/* cudnn.c - convolutions by cuDNN's backend interface.
+/* cudnn.c - convolutions and attention by cuDNN's backend interface.
  *
- * A call's operation graph (cudnn_graph.c) is run by an engine with knob
- * settings.  The heuristics list engine configurations; what is stored of one
- * is the engine's index and its knobs' values, and both the choices listed and
- * the calls prepared are built from those alone, so that what was timed is
- * what a plan will run.  Engines that would break the problem's arithmetic
- * (fp32 rounded to tf32, sums in half precision) are left out by their
- * numerical notes.
+ * A call's operation graph (cudnn_graph.c, cudnn_attention.c) is run by an
+ * engine with knob settings.  The heuristics list engine configurations; what
+ * is stored of one is the engine's index and its knobs' values, and both the
+ * choices listed and the calls prepared are built from those alone, so that
+ * what was timed is what a plan will run.  Engines that would break the
+ * problem's arithmetic (fp32 rounded to tf32, sums in half precision) are left
+ * out by their numerical notes.
  */
 #include "gpu/cudnn.h"
 
@@ -31,8 +31,8 @@ static enum cuvil_status load(void) {
   enum { COUNT = sizeof names / sizeof *names };
   void *handle, *pointers[COUNT];
   if (loaded) return CUVIL_OK;
-  CUVIL_TRY(cuvil_dynamic_open(files, "CUVIL_CUDNN", "convolutions by cuDNN",
-                               &handle));
+  CUVIL_TRY(
+      cuvil_dynamic_open(files, "CUVIL_CUDNN", "cuDNN's kernels", &handle));
   CUVIL_TRY(cuvil_dynamic_symbols(handle, "cuDNN", names, pointers, COUNT));
   int at = 0;
 #define STORE(name, result, parameters) \
@@ -325,7 +325,8 @@ static enum cuvil_status list_engines(const struct dnn_graph *graph,
   }
   if (list->count > 0) return CUVIL_OK;
   if (status != CUVIL_OK) return status;
-  return CUVIL_FAIL(CU_ERR_LIBRARY, "cuDNN has no engine for this convolution");
+  return CUVIL_FAIL(CU_ERR_LIBRARY, "cuDNN has no engine for this %s",
+                    graph->is_attention ? "attention" : "convolution");
 }
 
 /* ---- the library's table */
@@ -398,19 +399,24 @@ fail:
 
 static enum cuvil_status pack(struct dnn_call *call,
                               const uint64_t *addresses) {
-  int count = call->graph.id_count;
-  void *pointers[DNN_MAX_POINTERS];
+  struct dnn_graph *graph = &call->graph;
+  int count = graph->id_count, all = count + graph->constant_count;
+  void *pointers[DNN_MAX_POINTERS + DNN_MAX_CONSTANTS];
+  int64_t ids[DNN_MAX_POINTERS + DNN_MAX_CONSTANTS];
   void *workspace = (void *)(uintptr_t)addresses[count];
   cuvil_dnn_destroy(call->pack);
   call->pack = NULL;
-  for (int i = 0; i < count; i++)
-    pointers[i] = (void *)(uintptr_t)addresses[i];
+  for (int i = 0; i < all; i++) {
+    ids[i] = i < count ? graph->ids[i] : graph->constant_ids[i - count];
+    pointers[i] = i < count ? (void *)(uintptr_t)addresses[i]
+                            : (void *)&graph->constants[i - count];
+  }
   CUVIL_TRY(cuvil_dnn_create(DNN_VARIANT_PACK, &call->pack));
   enum cuvil_status status = CUVIL_OK;
   CUVIL_TRY_GOTO(cuvil_dnn_set(call->pack, DNN_ATTR_PACK_UNIQUE_IDS,
-                               DNN_TYPE_INT64, count, call->graph.ids));
+                               DNN_TYPE_INT64, all, ids));
   CUVIL_TRY_GOTO(cuvil_dnn_set(call->pack, DNN_ATTR_PACK_DATA_POINTERS,
-                               DNN_TYPE_VOID_PTR, count, pointers));
+                               DNN_TYPE_VOID_PTR, all, pointers));
   CUVIL_TRY_GOTO(cuvil_dnn_set(call->pack, DNN_ATTR_PACK_WORKSPACE,
                                DNN_TYPE_VOID_PTR, 1, &workspace));
   CUVIL_TRY_GOTO(cuvil_dnn_finalize(call->pack, "variant pack"));
@@ -434,7 +440,7 @@ static enum cuvil_status run(struct cuvil_library_call *base,
       "setting its stream"));
   return cuvil_dnn_status(
       cuvil_dnn.cudnnBackendExecute(call->graph.handle, call->plan, call->pack),
-      "running a convolution");
+      "running its plan");
 }
 
 static enum cuvil_status add_choice(const json_t *json,
@@ -470,8 +476,8 @@ static enum cuvil_status choices(struct cuvil_gpu *gpu, const json_t *json,
   destroy(&call->base);
   if (status == CUVIL_OK && json_array_size(array) == 0)
     status = CUVIL_FAIL(CU_ERR_LIBRARY,
-                        "no cuDNN engine can be built for this convolution; "
-                        "the last: %s",
+                        "no cuDNN engine can be built for this call; the "
+                        "last: %s",
                         cuvil_error_last()->message);
 fail:
   free(list);

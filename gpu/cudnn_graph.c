@@ -106,6 +106,7 @@ enum cuvil_status cuvil_dnn_graph_read(const json_t *call,
   const char *op, *activation = "none";
   memset(out, 0, sizeof *out);
   CUVIL_TRY(cuvil_json_get_string(call, "op", "library call", &op));
+  if (strcmp(op, "sdpa_fwd") == 0) return cuvil_dnn_attention_read(call, out);
   if (strcmp(op, "conv_fwd") != 0)
     return CUVIL_FAIL(CU_ERR_UNSUPPORTED, "cuDNN operation \"%.20s\"", op);
   CUVIL_TRY(read_type(call, out));
@@ -127,22 +128,21 @@ enum cuvil_status cuvil_dnn_graph_read(const json_t *call,
 
 /* ---- building the graph */
 
-/* A descriptor of the graph's own. */
-static enum cuvil_status create(struct dnn_graph *graph, int kind, void **out) {
+enum cuvil_status cuvil_dnn_graph_create(struct dnn_graph *graph, int kind,
+                                         void **out) {
   CUVIL_CHECK(graph->descriptor_count < DNN_MAX_DESCRIPTORS);
   CUVIL_TRY(cuvil_dnn_create(kind, out));
   graph->descriptors[graph->descriptor_count++] = *out;
   return CUVIL_OK;
 }
 
-/* dims in cuDNN's order; strides as the call has them, channels last. */
-static enum cuvil_status tensor(struct dnn_graph *graph, int64_t id, int type,
-                                bool is_virtual, const int64_t *dims,
-                                const int64_t *channels_last, void **out) {
-  const int64_t strides[4] = {channels_last[0], channels_last[3],
-                              channels_last[1], channels_last[2]};
+enum cuvil_status cuvil_dnn_graph_tensor(struct dnn_graph *graph, int64_t id,
+                                         int type, enum dnn_place place,
+                                         const int64_t *dims,
+                                         const int64_t *strides, void **out) {
   const int64_t alignment = 16;
-  CUVIL_TRY(create(graph, DNN_TENSOR, out));
+  const bool yes = true;
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, DNN_TENSOR, out));
   CUVIL_TRY(cuvil_dnn_set(*out, DNN_ATTR_TENSOR_DATA_TYPE, DNN_TYPE_DATA_TYPE,
                           1, &type));
   CUVIL_TRY(
@@ -153,10 +153,45 @@ static enum cuvil_status tensor(struct dnn_graph *graph, int64_t id, int type,
       cuvil_dnn_set(*out, DNN_ATTR_TENSOR_UNIQUE_ID, DNN_TYPE_INT64, 1, &id));
   CUVIL_TRY(cuvil_dnn_set(*out, DNN_ATTR_TENSOR_BYTE_ALIGNMENT, DNN_TYPE_INT64,
                           1, &alignment));
-  if (is_virtual)
-    CUVIL_TRY(cuvil_dnn_set(*out, DNN_ATTR_TENSOR_IS_VIRTUAL, DNN_TYPE_BOOLEAN,
-                            1, &is_virtual));
+  if (place != DNN_IN_MEMORY)
+    CUVIL_TRY(cuvil_dnn_set(*out,
+                            place == DNN_VIRTUAL ? DNN_ATTR_TENSOR_IS_VIRTUAL
+                                                 : DNN_ATTR_TENSOR_IS_BY_VALUE,
+                            DNN_TYPE_BOOLEAN, 1, &yes));
   return cuvil_dnn_finalize(*out, "tensor");
+}
+
+enum cuvil_status cuvil_dnn_graph_operation(struct dnn_graph *graph, int kind,
+                                            const struct dnn_part *parts,
+                                            int count, const char *what,
+                                            void **out) {
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, kind, out));
+  for (int i = 0; i < count; i++)
+    if (parts[i].value)
+      CUVIL_TRY(cuvil_dnn_set(*out, parts[i].attribute, DNN_TYPE_DESCRIPTOR, 1,
+                              &parts[i].value));
+  return cuvil_dnn_finalize(*out, what);
+}
+
+enum cuvil_status cuvil_dnn_graph_finish(struct dnn_graph *graph,
+                                         void *const *operations, int count) {
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, DNN_OPERATIONGRAPH, &graph->graph));
+  CUVIL_TRY(cuvil_dnn_set(graph->graph, DNN_ATTR_GRAPH_HANDLE, DNN_TYPE_HANDLE,
+                          1, &graph->handle));
+  CUVIL_TRY(cuvil_dnn_set(graph->graph, DNN_ATTR_GRAPH_OPS, DNN_TYPE_DESCRIPTOR,
+                          count, operations));
+  return cuvil_dnn_finalize(graph->graph, "operation graph");
+}
+
+/* dims in cuDNN's order; strides as the call has them, channels last. */
+static enum cuvil_status tensor(struct dnn_graph *graph, int64_t id, int type,
+                                bool is_virtual, const int64_t *dims,
+                                const int64_t *channels_last, void **out) {
+  const int64_t strides[4] = {channels_last[0], channels_last[3],
+                              channels_last[1], channels_last[2]};
+  return cuvil_dnn_graph_tensor(graph, id, type,
+                                is_virtual ? DNN_VIRTUAL : DNN_IN_MEMORY, dims,
+                                strides, out);
 }
 
 /* What an operation writes: y itself when it is the last, else virtual. */
@@ -171,7 +206,7 @@ static enum cuvil_status result(struct dnn_graph *graph, bool last,
 static enum cuvil_status convolution(struct dnn_graph *graph, void **out) {
   const int type = DNN_FLOAT, mode = DNN_CROSS_CORRELATION;
   const int64_t rank = 2;
-  CUVIL_TRY(create(graph, DNN_CONVOLUTION, out));
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, DNN_CONVOLUTION, out));
   CUVIL_TRY(cuvil_dnn_set(*out, DNN_ATTR_CONVOLUTION_COMP_TYPE,
                           DNN_TYPE_DATA_TYPE, 1, &type));
   CUVIL_TRY(cuvil_dnn_set(*out, DNN_ATTR_CONVOLUTION_CONV_MODE,
@@ -201,7 +236,7 @@ static enum cuvil_status convolution_op(struct dnn_graph *graph, void *y,
   CUVIL_TRY(
       tensor(graph, ID_W, graph->type, false, w_dims, graph->w_strides, &w));
   CUVIL_TRY(convolution(graph, &desc));
-  CUVIL_TRY(create(graph, DNN_OP_CONVOLUTION_FORWARD, out));
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, DNN_OP_CONVOLUTION_FORWARD, out));
   const struct {
     int attribute;
     void *value;
@@ -224,28 +259,22 @@ static enum cuvil_status pointwise_op(struct dnn_graph *graph, int mode,
                                       void *x, void *b, void *y, void **out) {
   const int type = DNN_FLOAT;
   void *desc;
-  CUVIL_TRY(create(graph, DNN_POINTWISE, &desc));
+  CUVIL_TRY(cuvil_dnn_graph_create(graph, DNN_POINTWISE, &desc));
   CUVIL_TRY(cuvil_dnn_set(desc, DNN_ATTR_POINTWISE_MODE,
                           DNN_TYPE_POINTWISE_MODE, 1, &mode));
   CUVIL_TRY(cuvil_dnn_set(desc, DNN_ATTR_POINTWISE_MATH_PREC,
                           DNN_TYPE_DATA_TYPE, 1, &type));
   CUVIL_TRY(cuvil_dnn_finalize(desc, "pointwise"));
-  CUVIL_TRY(create(graph, DNN_OP_POINTWISE, out));
-  const struct {
-    int attribute;
-    void *value;
-  } parts[] = {{DNN_ATTR_OP_POINTWISE_DESC, desc},
-               {DNN_ATTR_OP_POINTWISE_X, x},
-               {DNN_ATTR_OP_POINTWISE_B, b},
-               {DNN_ATTR_OP_POINTWISE_Y, y}};
-  for (int i = 0; i < 4; i++)
-    if (parts[i].value)
-      CUVIL_TRY(cuvil_dnn_set(*out, parts[i].attribute, DNN_TYPE_DESCRIPTOR, 1,
-                              &parts[i].value));
-  return cuvil_dnn_finalize(*out, "pointwise operation");
+  const struct dnn_part parts[] = {{DNN_ATTR_OP_POINTWISE_DESC, desc},
+                                   {DNN_ATTR_OP_POINTWISE_X, x},
+                                   {DNN_ATTR_OP_POINTWISE_B, b},
+                                   {DNN_ATTR_OP_POINTWISE_Y, y}};
+  return cuvil_dnn_graph_operation(graph, DNN_OP_POINTWISE, parts, 4,
+                                   "pointwise operation", out);
 }
 
 enum cuvil_status cuvil_dnn_graph_build(struct dnn_graph *graph) {
+  if (graph->is_attention) return cuvil_dnn_attention_build(graph);
   const int64_t y_dims[4] = {graph->n, graph->k, graph->p, graph->q};
   const int64_t bias_dims[4] = {1, graph->k, 1, 1};
   const int64_t bias_strides[4] = {graph->k, graph->k, graph->k, 1};
@@ -280,12 +309,7 @@ enum cuvil_status cuvil_dnn_graph_build(struct dnn_graph *graph) {
   graph->ids[graph->id_count++] = ID_Y;
   if (graph->bias) graph->ids[graph->id_count++] = ID_BIAS;
   if (graph->residual) graph->ids[graph->id_count++] = ID_RESIDUAL;
-  CUVIL_TRY(create(graph, DNN_OPERATIONGRAPH, &graph->graph));
-  CUVIL_TRY(cuvil_dnn_set(graph->graph, DNN_ATTR_GRAPH_HANDLE, DNN_TYPE_HANDLE,
-                          1, &graph->handle));
-  CUVIL_TRY(cuvil_dnn_set(graph->graph, DNN_ATTR_GRAPH_OPS, DNN_TYPE_DESCRIPTOR,
-                          count, ops));
-  return cuvil_dnn_finalize(graph->graph, "operation graph");
+  return cuvil_dnn_graph_finish(graph, ops, count);
 }
 
 void cuvil_dnn_graph_free(struct dnn_graph *graph) {

@@ -41,6 +41,18 @@
  * accumulation; the residual is added before the bias, the order that the
  * library has kernels for.  Bindings: x, w, y, bias (if), residual (if),
  * workspace.
+ *
+ * {"op":"sdpa_fwd", "b":,"hq":,"hkv":,"sq":,"skv":,"d":,"dv":,
+ *  "dtype":"f16"|"bf16", "scale":real, "causal":bool (default false: key j is
+ *                                      seen by query i iff j <= i + skv - sq),
+ *  "q_strides":[b,h,s,d], "k_strides":[..], "v_strides":[..],
+ *  "o_strides":[..]                    in elements,
+ *  "mask":{"dtype":,"dims":[b,h,s,s],"strides":[..]}   optional: added to the
+ *                                      scaled scores; a dimension is whole or 1
+ *  "engine":, "workspace":}            as above
+ * o = softmax(scale q k^T + mask) v, the softmax in fp32; query head i takes
+ * key and value head i / (hq / hkv).  Bindings: q, k, v, o, mask (if),
+ * workspace.
  */
 #ifndef CUVIL_GPU_LIBRARY_H_
 #define CUVIL_GPU_LIBRARY_H_

@@ -103,6 +103,51 @@ void cuvil_library_set(const struct cuvil_space *space,
       json_is_integer(value) ? json_integer_value(value) : fallback);
 }
 
+/* ---- an engine of cuDNN */
+enum { MAX_KNOBS = 20 };
+
+bool cuvil_cudnn_put_engine(const struct cuvil_space *space,
+                            const struct cuvil_config *config, json_t *call) {
+  int64_t id = cuvil_config_get(space, config, "id");
+  if (id < 0) return true;
+  json_t *knobs = json_array();
+  char name[8];
+  for (int i = 0; i < MAX_KNOBS; i++) {
+    snprintf(name, sizeof name, "knob%d", i);
+    int64_t knob = cuvil_config_get(space, config, name);
+    if (knob < 0) continue;
+    json_array_append_new(knobs,
+                          json_pack("[I, I]", (json_int_t)(knob >> 32),
+                                    (json_int_t)(knob & (int64_t)UINT32_MAX)));
+  }
+  json_t *engine =
+      json_pack("{s:I, s:o}", "id", (json_int_t)id, "knobs", knobs);
+  return json_object_set_new(call, "engine", engine) == 0;
+}
+
+bool cuvil_cudnn_read_engine(const struct cuvil_space *space,
+                             const json_t *call, struct cuvil_config *config) {
+  const json_t *engine = json_object_get(call, "engine");
+  const json_t *knobs = json_object_get(engine, "knobs");
+  size_t count = json_array_size(knobs);
+  char name[8];
+  if (count > MAX_KNOBS) return false;
+  cuvil_library_set(space, config, "workspace", call, "workspace", 0);
+  cuvil_library_set(space, config, "id", engine, "id", -1);
+  for (size_t i = 0; i < MAX_KNOBS; i++) {
+    snprintf(name, sizeof name, "knob%d", (int)i);
+    cuvil_config_set(space, config, name, -1);
+    if (i >= count) continue;
+    const json_t *knob = json_array_get(knobs, i);
+    int64_t type = json_integer_value(json_array_get(knob, 0));
+    int64_t value = json_integer_value(json_array_get(knob, 1));
+    if (value < 0 || value > UINT32_MAX || type < 0 || type > INT32_MAX)
+      return false;
+    cuvil_config_set(space, config, name, type << 32 | value);
+  }
+  return true;
+}
+
 /* ---- the rest of the epilogue */
 /* The contraction's epilogue as a pointwise problem: operand 0 becomes the
  * accumulator as a side input, operand 1 nothing.  The name ACC cannot be an

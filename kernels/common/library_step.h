@@ -37,4 +37,15 @@ void cuvil_library_set(const struct cuvil_space *space,
                        struct cuvil_config *config, const char *name,
                        const json_t *object, const char *key, int64_t fallback);
 
+/* ---- an engine of cuDNN as a point of an open space with the parameters
+ * workspace, id (-1: the library chooses) and knob0 to knob19 (type * 2^32 +
+ * value; -1: none).
+ * Puts the point's engine into the call; false when memory is short. */
+bool cuvil_cudnn_put_engine(const struct cuvil_space *space,
+                            const struct cuvil_config *config, json_t *call);
+/* The engine of a call into the point, whose other parameters stay; false:
+ * more knobs than the space has places for. */
+bool cuvil_cudnn_read_engine(const struct cuvil_space *space,
+                             const json_t *call, struct cuvil_config *config);
+
 #endif /* CUVIL_KERNELS_COMMON_LIBRARY_STEP_H_ */

@@ -6,15 +6,12 @@
  * round the sum before the epilogue, which the problem does not allow.
  *
  * A point is an engine and its knobs as the library lists them; id = -1 leaves
- * the choice to the library.  A knob is stored as type * 2^32 + value.
+ * the choice to the library.
  */
-#include <stdio.h>
-#include <string.h>
-
 #include "base/log.h"
 #include "kernels/common/library_step.h"
 
-enum { DEFAULT_WORKSPACE = 64 << 20, MAX_KNOBS = 20 };
+enum { DEFAULT_WORKSPACE = 64 << 20 };
 
 /* Dimensions slowest to fastest, fastest stride 1, nothing cut off. */
 static bool is_tensor(const struct cuvil_operand *o, int d0, int d1, int d2,
@@ -53,16 +50,10 @@ static bool applicable(const struct cuvil_problem *p,
 static void default_config(const struct cuvil_query *query,
                            struct cuvil_config *out) {
   struct cuvil_chain chain;
-  char name[8];
-  cuvil_space_default(query->space, out);
+  cuvil_space_default(query->space, out); /* no engine, no knobs */
   cuvil_config_set(query->space, out, "fused",
                    can_fuse(query->problem, &chain));
   cuvil_config_set(query->space, out, "workspace", DEFAULT_WORKSPACE);
-  cuvil_config_set(query->space, out, "id", -1);
-  for (int i = 0; i < MAX_KNOBS; i++) {
-    snprintf(name, sizeof name, "knob%d", i);
-    cuvil_config_set(query->space, out, name, -1);
-  }
 }
 
 static uint64_t sum_bytes(const struct cuvil_problem *p) {
@@ -145,48 +136,12 @@ static json_t *make_call(const struct cuvil_problem *p,
   return NULL;
 }
 
-/* ---- the engine, as a point of the space */
-static bool put_engine(const struct cuvil_query *query,
-                       const struct cuvil_config *config, json_t *call) {
-  int64_t id = cuvil_config_get(query->space, config, "id");
-  if (id < 0) return true;
-  json_t *knobs = json_array();
-  char name[8];
-  for (int i = 0; i < MAX_KNOBS; i++) {
-    snprintf(name, sizeof name, "knob%d", i);
-    int64_t knob = cuvil_config_get(query->space, config, name);
-    if (knob < 0) continue;
-    json_array_append_new(knobs,
-                          json_pack("[I, I]", (json_int_t)(knob >> 32),
-                                    (json_int_t)(knob & (int64_t)UINT32_MAX)));
-  }
-  return put(call, "engine",
-             json_pack("{s:I, s:o}", "id", (json_int_t)id, "knobs", knobs));
-}
-
 /* False: more knobs than the space has places for. */
 static bool read_choice(const struct cuvil_query *query, const json_t *call,
                         bool fused, struct cuvil_config *out) {
-  const struct cuvil_space *space = query->space;
-  const json_t *engine = json_object_get(call, "engine");
-  const json_t *knobs = json_object_get(engine, "knobs");
-  size_t count = json_array_size(knobs);
-  char name[8];
-  if (count > MAX_KNOBS) return false;
-  default_config(query, out);
-  cuvil_config_set(space, out, "fused", fused);
-  cuvil_library_set(space, out, "workspace", call, "workspace", 0);
-  cuvil_library_set(space, out, "id", engine, "id", -1);
-  for (size_t i = 0; i < count; i++) {
-    const json_t *knob = json_array_get(knobs, i);
-    int64_t type = json_integer_value(json_array_get(knob, 0));
-    int64_t value = json_integer_value(json_array_get(knob, 1));
-    if (value < 0 || value > UINT32_MAX || type < 0 || type > INT32_MAX)
-      return false;
-    snprintf(name, sizeof name, "knob%d", (int)i);
-    cuvil_config_set(space, out, name, type << 32 | value);
-  }
-  return true;
+  cuvil_space_default(query->space, out);
+  cuvil_config_set(query->space, out, "fused", fused);
+  return cuvil_cudnn_read_engine(query->space, call, out);
 }
 
 static enum cuvil_status list(const struct cuvil_query *query,
@@ -245,7 +200,7 @@ static enum cuvil_status add_steps(struct cuvil_emission *e,
   if (fused && chain.residual >= 0)
     bindings[count++] = e->buffers[chain.residual];
   json_t *call = make_call(query->problem, fused ? &chain : NULL, workspace);
-  if (call && !put_engine(query, config, call)) {
+  if (call && !cuvil_cudnn_put_engine(query->space, config, call)) {
     json_decref(call);
     call = NULL;
   }

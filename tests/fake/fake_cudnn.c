@@ -1,12 +1,14 @@
 /* fake_cudnn.c - cuDNN's backend for tests, on the fake driver's memory.
  *
  * Descriptors keep the attributes they were given; executing a plan walks its
- * operation graph and computes convolutions, additions and relu of floats by
- * the dimensions and strides of the tensors, so that a test can see whether
- * our NHWC calls come out right.  Heuristics offer four engines: 3 cannot be
- * built, 2 sums in half precision, 0 has two knobs, 64 bytes of workspace and
- * tensor cores, 1 has neither.  $CUVIL_FAKE_CUDNN_VERSION, else 91900.
+ * operation graph and computes convolutions, products, reductions and pointwise
+ * operations of floats by the dimensions and strides of the tensors, so that a
+ * test can see whether our calls come out right.  Heuristics offer four
+ * engines: 3 cannot be built, 2 sums in half precision, 0 has two knobs, 64
+ * bytes of workspace and tensor cores, 1 has neither.
+ * $CUVIL_FAKE_CUDNN_VERSION, else 91900.
  */
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -225,11 +227,12 @@ int cudnnBackendGetAttribute(void *handle, int name, int type, int64_t most,
 
 struct tensor {
   int64_t dims[4], strides[4], id;
-  float *data;
+  float *data, by_value;
 };
+enum { VIRTUALS = 32 };
 struct run {
   const void *pack;
-  float *scratch[8]; /* virtual tensors by id - 6 */
+  float *scratch[VIRTUALS]; /* virtual tensors by the end of their id */
 };
 
 /* Virtual tensors get scratch of a fixed size, addressed by their strides. */
@@ -241,7 +244,7 @@ static bool get_tensor(struct run *run, const void *descriptor,
   out->id = number(descriptor, DNN_ATTR_TENSOR_UNIQUE_ID);
   out->data = NULL;
   if (number(descriptor, DNN_ATTR_TENSOR_IS_VIRTUAL)) {
-    float **scratch = &run->scratch[out->id & 7];
+    float **scratch = &run->scratch[out->id % VIRTUALS];
     if (!*scratch) *scratch = calloc(1 << 16, sizeof(float));
     out->data = *scratch;
     return *scratch != NULL;
@@ -252,6 +255,13 @@ static bool get_tensor(struct run *run, const void *descriptor,
   for (int64_t i = 0; i < ids->count; i++)
     if (((const int64_t *)(const void *)ids->bytes)[i] == out->id)
       memcpy(&out->data, pointers->bytes + 8 * i, 8);
+  if (out->data && number(descriptor, DNN_ATTR_TENSOR_IS_BY_VALUE) &&
+      number(descriptor, DNN_ATTR_TENSOR_DATA_TYPE) == DNN_INT32) {
+    int32_t integer;
+    memcpy(&integer, out->data, 4);
+    out->by_value = (float)integer;
+    out->data = &out->by_value;
+  }
   return out->data != NULL;
 }
 
@@ -291,24 +301,85 @@ static float window_sum(const void *conv, const struct tensor *x,
   return sum;
 }
 
+/* Fewer matrices of one operand serve neighbours of the other. */
+static float product(const struct tensor *a, const struct tensor *b,
+                     const struct tensor *y, const int64_t *to) {
+  float sum = 0;
+  int64_t share_a = y->dims[1] / a->dims[1], share_b = y->dims[1] / b->dims[1];
+  for (int64_t k = 0; k < a->dims[3]; k++)
+    sum += *at(a, to[0], to[1] / share_a, to[2], k) *
+           *at(b, to[0], to[1] / share_b, k, to[3]);
+  return sum;
+}
+
+static float reduced(const void *desc, const struct tensor *x,
+                     const int64_t *to) {
+  bool max = number(desc, DNN_ATTR_REDUCTION_OPERATOR) == DNN_REDUCE_MAX;
+  float result = max ? -INFINITY : 0;
+  for (int64_t i = 0; i < x->dims[3]; i++) {
+    float value = *at(x, to[0], to[1], to[2], i);
+    result = max ? fmaxf(result, value) : result + value;
+  }
+  return result;
+}
+
+static float point(const void *desc, float x, float b, float t,
+                   const int64_t *to) {
+  switch (number(desc, DNN_ATTR_POINTWISE_MODE)) {
+    case DNN_POINTWISE_ADD:
+      return x + b;
+    case DNN_POINTWISE_SUB:
+      return x - b;
+    case DNN_POINTWISE_MUL:
+      return x * b;
+    case DNN_POINTWISE_DIV:
+      return x / b;
+    case DNN_POINTWISE_EXP:
+      return expf(x);
+    case DNN_POINTWISE_LOG:
+      return logf(x);
+    case DNN_POINTWISE_RELU_FWD:
+      return x > 0 ? x : 0;
+    case DNN_POINTWISE_CMP_GE:
+      return x >= b;
+    case DNN_POINTWISE_BINARY_SELECT:
+      return t != 0 ? x : b;
+    case DNN_POINTWISE_GEN_INDEX:
+      return (float)to[number(desc, DNN_ATTR_POINTWISE_AXIS)];
+    default:
+      return NAN;
+  }
+}
+
+struct shape_of_op {
+  int kind, desc, x, b, t, y;
+};
 static int execute_op(struct run *run, const struct descriptor *op) {
-  bool conv = op->kind == DNN_OP_CONVOLUTION_FORWARD;
-  struct tensor x, b, y;
-  const void *desc =
-      part(op, conv ? DNN_ATTR_OP_CONV_DESC : DNN_ATTR_OP_POINTWISE_DESC);
-  bool relu =
-      !conv && number(desc, DNN_ATTR_POINTWISE_MODE) == DNN_POINTWISE_RELU_FWD;
-  if (!get_tensor(run,
-                  part(op, conv ? DNN_ATTR_OP_CONV_X : DNN_ATTR_OP_POINTWISE_X),
-                  &x) ||
-      !get_tensor(run,
-                  part(op, conv ? DNN_ATTR_OP_CONV_Y : DNN_ATTR_OP_POINTWISE_Y),
-                  &y))
+  static const struct shape_of_op shapes[] = {
+      {DNN_OP_CONVOLUTION_FORWARD, DNN_ATTR_OP_CONV_DESC, DNN_ATTR_OP_CONV_X,
+       DNN_ATTR_OP_CONV_W, -1, DNN_ATTR_OP_CONV_Y},
+      {DNN_OP_MATMUL, DNN_ATTR_OP_MATMUL_DESC, DNN_ATTR_OP_MATMUL_A,
+       DNN_ATTR_OP_MATMUL_B, -1, DNN_ATTR_OP_MATMUL_C},
+      {DNN_OP_REDUCTION, DNN_ATTR_OP_REDUCTION_DESC, DNN_ATTR_OP_REDUCTION_X,
+       -1, -1, DNN_ATTR_OP_REDUCTION_Y},
+      {DNN_OP_POINTWISE, DNN_ATTR_OP_POINTWISE_DESC, DNN_ATTR_OP_POINTWISE_X,
+       DNN_ATTR_OP_POINTWISE_B, DNN_ATTR_OP_POINTWISE_T,
+       DNN_ATTR_OP_POINTWISE_Y}};
+  const struct shape_of_op *shape = shapes;
+  while (shape->kind != op->kind)
+    if (++shape == shapes + 4) return BAD;
+  struct tensor x, b, t, y;
+  const void *desc = part(op, shape->desc);
+  if (!desc || !get_tensor(run, part(op, shape->x), &x) ||
+      !get_tensor(run, part(op, shape->y), &y))
     return BAD;
-  if (!relu &&
-      !get_tensor(run,
-                  part(op, conv ? DNN_ATTR_OP_CONV_W : DNN_ATTR_OP_POINTWISE_B),
-                  &b))
+  bool has_b = shape->b >= 0 && part(op, shape->b);
+  bool has_t = shape->t >= 0 && part(op, shape->t);
+  if ((has_b && !get_tensor(run, part(op, shape->b), &b)) ||
+      (has_t && !get_tensor(run, part(op, shape->t), &t)))
+    return BAD;
+  if (!has_b && (shape->kind == DNN_OP_CONVOLUTION_FORWARD ||
+                 shape->kind == DNN_OP_MATMUL))
     return BAD;
   int64_t to[4];
   for (to[0] = 0; to[0] < y.dims[0]; to[0]++)
@@ -316,15 +387,16 @@ static int execute_op(struct run *run, const struct descriptor *op) {
       for (to[2] = 0; to[2] < y.dims[2]; to[2]++)
         for (to[3] = 0; to[3] < y.dims[3]; to[3]++) {
           float *out = at(&y, to[0], to[1], to[2], to[3]);
-          if (conv) {
+          if (shape->kind == DNN_OP_CONVOLUTION_FORWARD)
             *out = window_sum(desc, &x, &b, &y, to);
-            continue;
-          }
-          float value = *at(&x, to[0], to[1], to[2], to[3]);
-          if (relu)
-            *out = value > 0 ? value : 0;
+          else if (shape->kind == DNN_OP_MATMUL)
+            *out = product(&x, &b, &y, to);
+          else if (shape->kind == DNN_OP_REDUCTION)
+            *out = reduced(desc, &x, to);
           else
-            *out = value + *at(&b, to[0], to[1], to[2], to[3]);
+            *out = point(desc, *at(&x, to[0], to[1], to[2], to[3]),
+                         has_b ? *at(&b, to[0], to[1], to[2], to[3]) : NAN,
+                         has_t ? *at(&t, to[0], to[1], to[2], to[3]) : NAN, to);
         }
   return 0;
 }
@@ -348,7 +420,7 @@ int cudnnBackendExecute(void *handle, void *plan, void *pack) {
     memcpy(&op, ops->bytes + 8 * i, 8);
     status = execute_op(&run, op);
   }
-  for (int i = 0; i < 8; i++)
+  for (int i = 0; i < VIRTUALS; i++)
     free(run.scratch[i]);
   return status;
 }

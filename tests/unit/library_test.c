@@ -272,6 +272,83 @@ static void test_convolution(void **state) {
   }
 }
 
+/* ---- attention: b 2, 4 heads on 2, 3 queries, 5 keys, 8 and 6 elements; q, k
+ * and v are slices of one projection of 4 * 8 + 2 * 8 + 2 * 6 = 60. */
+enum {
+  AB = 2,
+  AHQ = 4,
+  AHKV = 2,
+  ASQ = 3,
+  ASKV = 5,
+  AD = 8,
+  ADV = 6,
+  AROW = 60
+};
+
+static float attention_at(const float *q, const float *k, const float *v,
+                          const float *mask, bool causal, const int *to) {
+  float score[ASKV], top = -INFINITY, sum = 0, out = 0;
+  int b = to[0], h = to[1], i = to[2], shared = h / (AHQ / AHKV);
+  for (int j = 0; j < ASKV; j++) {
+    score[j] = 0;
+    for (int d = 0; d < AD; d++)
+      score[j] += q[(b * ASQ + i) * AROW + h * AD + d] *
+                  k[(b * ASKV + j) * AROW + shared * AD + d];
+    score[j] *= 0.25f;
+    if (mask) score[j] += mask[b * ASKV + j];
+    if (causal && j > i + ASKV - ASQ) score[j] = -INFINITY;
+    top = fmaxf(top, score[j]);
+  }
+  for (int j = 0; j < ASKV; j++) {
+    float weight = expf(score[j] - top);
+    sum += weight;
+    out += weight * v[(b * ASKV + j) * AROW + shared * ADV + to[3]];
+  }
+  return out / sum;
+}
+
+static void run_attention(bool masked, bool causal) {
+  uint64_t at[6];
+  json_t *call = parse(
+      "{\"op\":\"sdpa_fwd\",\"b\":2,\"hq\":4,\"hkv\":2,\"sq\":3,\"skv\":5,"
+      "\"d\":8,\"dv\":6,\"dtype\":\"f16\",\"scale\":0.25,\"causal\":%s,"
+      "\"q_strides\":[180,8,60,1],\"k_strides\":[300,8,60,1],"
+      "\"v_strides\":[300,6,60,1],\"o_strides\":[72,6,24,1]%s}",
+      causal ? "true" : "false",
+      masked ? ",\"mask\":{\"dtype\":\"f16\",\"dims\":[2,1,1,5],"
+               "\"strides\":[5,5,5,1]}"
+             : "");
+  const float *q = device(AB * ASQ * AROW, &at[0]);
+  const float *k = device(AB * ASKV * AROW, &at[1]);
+  const float *v = device(AB * ASKV * AROW, &at[2]);
+  const float *o = device(AB * ASQ * AHQ * ADV, &at[3]);
+  const float *mask = device(AB * ASKV, &at[4]);
+  device(64, &at[5]);
+  struct cuvil_library_call *prepared;
+  OK(cuvil_library_prepare(gpu, "cudnn", call, &prepared));
+  uint64_t plain[] = {at[0], at[1], at[2], at[3], at[5]};
+  OK(cuvil_library_run(prepared, masked ? at : plain, masked ? 6 : 5, stream));
+  int to[4];
+  for (to[0] = 0; to[0] < AB; to[0]++)
+    for (to[1] = 0; to[1] < AHQ; to[1]++)
+      for (to[2] = 0; to[2] < ASQ; to[2]++)
+        for (to[3] = 0; to[3] < ADV; to[3]++) {
+          float got = o[((to[0] * ASQ + to[2]) * AHQ + to[1]) * ADV + to[3]];
+          float want = attention_at(q, k, v, masked ? mask : NULL, causal, to);
+          assert_true(fabsf(got - want) < 1e-4f);
+        }
+  cuvil_library_call_destroy(prepared);
+  for (int i = 0; i < 6; i++)
+    cuvil_gpu_free(gpu, at[i]);
+  json_decref(call);
+}
+
+static void test_attention(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++)
+    run_attention(i & 1, i & 2);
+}
+
 static void test_convolution_choices(void **state) {
   (void)state;
   json_t *call = convolution(true, true), *choices;
@@ -391,6 +468,7 @@ int main(void) {
       cmocka_unit_test(test_matmul_choices),
       cmocka_unit_test(test_matmul_refusals),
       cmocka_unit_test(test_convolution),
+      cmocka_unit_test(test_attention),
       cmocka_unit_test(test_convolution_choices),
       cmocka_unit_test(test_fallback),
   };
