@@ -171,16 +171,17 @@ static void test_rules_say_why(void **state) {
     }
 }
 
-/* The default and a seeded few of the points that the rules leave. */
+/* The default and a seeded few of the points that the rules leave; the short
+ * run takes every second problem of a family. */
 static void test_compile(void **state) {
   (void)state;
   struct cuvil_rng rng = {20};
   for (int f = 0; f < FAMILIES; f++)
-    for (int i = 0; i < PROBLEMS; i++) {
+    for (int i = full() ? 0 : f; i < PROBLEMS; i += full() ? 1 : 2) {
       const struct cuvil_family *family = cuvil_family_find(families[f]);
       struct cuvil_problem problem;
       struct cuvil_query query =
-          ask(problems[i], archs[(i + 1) % 2], family, &problem);
+          ask(problems[i], archs[i / 2 % 2], family, &problem);
       struct cuvil_config config;
       family->default_config(&query, &config);
       int rule;
