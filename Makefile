@@ -13,14 +13,16 @@ SHELL := /bin/bash
 B := build/$(MODE)
 GEN := build/gen
 
-CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda build/cuda) build/cuda)
+CUDA_HOME ?= $(patsubst %/include/nvrtc.h,%,$(firstword $(wildcard \
+  /usr/local/cuda/include/nvrtc.h build/cuda/include/nvrtc.h) \
+  build/cuda/include/nvrtc.h))
 CC := gcc
 # ccache makes rebuilding another mode or another checkout cheap; optional.
 CCACHE := $(shell command -v ccache 2>/dev/null)
 
 ROOMS := base gpu problem runtime db spaces kernels measure graph fusion \
          tuner compiler bench plots
-PACKAGES := jansson sqlite3 libprotobuf-c libxxhash libzstd hwloc
+PACKAGES := jansson sqlite3 libprotobuf-c libxxhash libzstd
 
 WARN := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wvla \
         -Wwrite-strings -fno-common

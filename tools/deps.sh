@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(gcc make pkg-config libprotobuf-c-dev protobuf-c-compiler libonnx-dev
-  libjansson-dev libsqlite3-dev libxxhash-dev libzstd-dev libhwloc-dev
+  libjansson-dev libsqlite3-dev libxxhash-dev libzstd-dev
   libcmocka-dev libonnx-testdata clang-format patchelf zstd sqlite3)
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
