@@ -35,8 +35,14 @@ if [ ${#missing[@]} -gt 0 ]; then
     --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-has_cuda() { [ -f "$1/include/nvrtc.h" ] && [ -f "$1/include/cuda.h" ] &&
-  ls "$1"/lib64/libnvrtc.so* "$1"/lib/libnvrtc.so* >/dev/null 2>&1; }
+has_cuda() {
+  local library
+  [ -f "$1/include/nvrtc.h" ] && [ -f "$1/include/cuda.h" ] || return 1
+  for library in "$1"/lib64/libnvrtc.so* "$1"/lib/libnvrtc.so*; do
+    [ -e "$library" ] && return 0
+  done
+  return 1
+}
 if [ -n "${CUDA_HOME:-}" ]; then
   has_cuda "$CUDA_HOME" || {
     echo "deps: error: CUDA_HOME=$CUDA_HOME has no NVRTC and headers (include/nvrtc.h, lib64/libnvrtc.so); unset it to have them fetched" >&2
