@@ -65,8 +65,9 @@ static void *open_beside_executable(const char *const *names) {
   char *slash = strrchr(folder, '/');
   if (!slash) return NULL;
   *slash = 0;
-  static const char *const places[] = {"lib", "../lib"};
-  for (int i = 0; i < 2; i++) {
+  /* Last: where the build lays a toolkit when the system has none. */
+  static const char *const places[] = {"lib", "../lib", "../../cuda/lib"};
+  for (int i = 0; i < 3; i++) {
     int m = snprintf(path, sizeof path, "%s/%s", folder, places[i]);
     if (m < 0 || (size_t)m >= sizeof path) continue;
     void *handle = open_in(path, names);
