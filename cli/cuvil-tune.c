@@ -116,7 +116,7 @@ static void usage(FILE *to) {
       "  --exhaustive             every point that can run, unordered rules\n"
       "                           left out\n"
       "  --max-trials N           own candidates of one problem (40)\n"
-      "  --budget DURATION        for all (6 s a problem; 0: no limit)\n"
+      "  --budget DURATION        for all (5 s a problem; 0: no limit)\n"
       "  --jobs N                 compile processes (one a core)\n"
       "  --seed N                 of samples, orders and data (1)\n"
       "  --l2 model|cold|warm     what the cache holds when timing (model)\n"
@@ -459,7 +459,7 @@ static enum cuvil_status tune(struct tune_args *args, FILE *to,
                                           &args->tune.recording));
   if (!args->budget_set && !replayed &&
       args->tune.strategy.kind != CUVIL_STRATEGY_EXHAUSTIVE)
-    args->tune.budget_seconds = 6.0 * args->input.count;
+    args->tune.budget_seconds = 5.0 * args->input.count;
   if (args->explain)
     CUVIL_TRY_GOTO(cuvil_tune_dry_run(to, &args->tune, &runner->arch,
                                       args->input.problems, args->input.count,

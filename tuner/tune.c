@@ -34,8 +34,9 @@ void cuvil_runner_destroy(struct cuvil_runner *runner) {
 double cuvil_roof_seconds(const struct cuvil_problem *problem,
                           const struct cuvil_arch *arch) {
   double peak = arch->flops_f32;
-  bool contraction =
-      problem->kind == CUVIL_KIND_GEMM || problem->kind == CUVIL_KIND_CONV;
+  bool contraction = problem->kind == CUVIL_KIND_GEMM ||
+                     problem->kind == CUVIL_KIND_CONV ||
+                     problem->kind == CUVIL_KIND_ATTENTION;
   enum cuvil_dtype dtype = problem->operands[0].dtype;
   if (contraction && (dtype == CUVIL_F16 || dtype == CUVIL_BF16))
     peak = arch->flops_f16;
