@@ -20,8 +20,7 @@
   }
 #define UNARY(name, first, attributes) \
   ROW(name, first, 1, 1, 1, F | R, attributes, unary, "")
-#define CONV_NOTE "one or two spatial dimensions"
-#define POOL_NOTE "two spatial dimensions"
+#define POOL_NOTE "one or two spatial dimensions"
 
 /* Sorted by name: cuvil_op_find searches by halves. */
 static const struct cuvil_op table[] = {
@@ -54,7 +53,7 @@ static const struct cuvil_op table[] = {
         "a constant shape"),
     ROW("Conv", 1, 2, 3, 1, F | R,
         "auto_pad:s dilations:I group:i kernel_shape:I pads:I strides:I", conv,
-        CONV_NOTE),
+        POOL_NOTE),
     UNARY("Cos", 7, ""),
     ROW("CumSum", 11, 2, 2, 1, F, "exclusive:i reverse:i", cumsum, ""),
     ROW("Div", 6, 2, 2, 1, F, "broadcast:i", broadcast, ""),

@@ -141,6 +141,10 @@ const struct cuvil_host_tensor *cuvil_op_tensor(
 CUVIL_MUST_USE enum cuvil_status cuvil_window_resolve(
     const struct cuvil_graph *graph, const struct cuvil_node *node,
     struct cuvil_window *out);
+/* Sets the spatial extents of `out` for an input like `x`. */
+CUVIL_MUST_USE enum cuvil_status cuvil_window_outputs(
+    const struct cuvil_window *window, const struct cuvil_value *x,
+    struct cuvil_type *out);
 
 /* TensorProto.DataType number to our type; a number that ONNX does not define
  * is CU_ERR_MODEL_INVALID, one that Cuvil has not CU_ERR_MODEL_UNSUPPORTED. */

@@ -89,17 +89,10 @@ enum cuvil_status cuvil_infer_conv(const struct cuvil_graph *graph,
                       "the bias does not have one entry for each of %lld "
                       "output channels",
                       (long long)w->dims[0]);
-  *out = (struct cuvil_type){.dtype = x->dtype, .rank = 4};
+  *out = (struct cuvil_type){.dtype = x->dtype, .rank = x->rank};
   out->dims[0] = x->dims[0];
   out->dims[1] = w->dims[0];
-  for (int i = 0; i < 2; i++) {
-    out->dims[2 + i] = cuvil_window_extent(&window, i, x->dims[2 + i]);
-    if (out->dims[2 + i] < 1)
-      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                        "the window does not fit the input's extent %lld",
-                        (long long)x->dims[2 + i]);
-  }
-  return CUVIL_OK;
+  return cuvil_window_outputs(&window, x, out);
 }
 
 enum cuvil_status cuvil_execute_conv(const struct cuvil_op_call *call) {
@@ -110,11 +103,11 @@ enum cuvil_status cuvil_execute_conv(const struct cuvil_op_call *call) {
   int64_t group = cuvil_node_int(call->node, "group", 1);
   struct image im = {.x = x->f,
                      .channels = x->dims[1] / group,
-                     .height = x->dims[2],
-                     .width = x->dims[3],
+                     .height = x->rank == 4 ? x->dims[2] : 1,
+                     .width = x->dims[x->rank - 1],
                      .groups = group,
-                     .p = y->dims[2],
-                     .q = y->dims[3]};
+                     .p = y->rank == 4 ? y->dims[2] : 1,
+                     .q = y->dims[y->rank - 1]};
   CUVIL_TRY(cuvil_window_resolve(call->graph, call->node, &im.window));
   const struct cuvil_window *v = &im.window;
   bool plain = v->kernel[0] == 1 && v->kernel[1] == 1 && v->stride[0] == 1 &&

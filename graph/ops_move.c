@@ -250,16 +250,26 @@ enum cuvil_status cuvil_execute_slice(const struct cuvil_op_call *call) {
   return CUVIL_OK;
 }
 
-/* ---- Pad, mode constant; a negative pad cuts off */
+/* ---- Pad; a negative pad cuts off */
+enum pad_mode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_WRAP };
+
+static enum cuvil_status pad_mode(const struct cuvil_node *node,
+                                  enum pad_mode *out) {
+  static const char *const names[] = {"constant", "edge", "reflect", "wrap"};
+  const char *mode = cuvil_node_string(node, "mode", "constant");
+  char shown[41];
+  for (int i = 0; i < 4; i++)
+    if (strcmp(mode, names[i]) == 0) {
+      *out = (enum pad_mode)i;
+      return CUVIL_OK;
+    }
+  cuvil_text_clean(mode, shown, sizeof shown);
+  return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED, "mode \"%s\"", shown);
+}
+
 static enum cuvil_status read_pads(const struct cuvil_graph *graph,
                                    const struct cuvil_node *node, int rank,
                                    int64_t *pads /* 2 * rank */) {
-  const char *mode = cuvil_node_string(node, "mode", "constant");
-  char shown[41];
-  cuvil_text_clean(mode, shown, sizeof shown);
-  if (strcmp(mode, "constant") != 0)
-    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                      "mode \"%s\"; only \"constant\" is supported", shown);
   int64_t given[2 * CUVIL_GRAPH_MAX_RANK];
   int count, axes[CUVIL_GRAPH_MAX_RANK], n_axes = -1;
   CUVIL_TRY(cuvil_op_const_ints(graph, node, 1, given, 2 * CUVIL_GRAPH_MAX_RANK,
@@ -289,6 +299,8 @@ enum cuvil_status cuvil_infer_pad(const struct cuvil_graph *graph,
   const struct cuvil_value *x = cuvil_op_input(graph, node, 0);
   const struct cuvil_value *fill = cuvil_op_input(graph, node, 2);
   int64_t pads[2 * CUVIL_GRAPH_MAX_RANK];
+  enum pad_mode mode;
+  CUVIL_TRY(pad_mode(node, &mode));
   CUVIL_TRY(read_pads(graph, node, x->rank, pads));
   if (fill != NULL &&
       (fill->dtype != x->dtype || cuvil_value_elements(fill) != 1))
@@ -300,8 +312,46 @@ enum cuvil_status cuvil_infer_pad(const struct cuvil_graph *graph,
     if (out->dims[i] < 0)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
                         "the pads leave less than nothing of axis %d", i);
+    /* Reflection is defined as far as the axis reaches; negative pads with it
+     * are not. */
+    int64_t most = mode == PAD_REFLECT ? x->dims[i] - 1 : x->dims[i];
+    bool fits =
+        pads[i] >= 0 && pads[x->rank + i] >= 0 &&
+        (mode == PAD_EDGE ? x->dims[i] > 0 || out->dims[i] == 0
+                          : pads[i] <= most && pads[x->rank + i] <= most);
+    bool none = pads[i] == 0 && pads[x->rank + i] == 0;
+    if (mode != PAD_CONSTANT && !fits && !none)
+      return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
+                        "pads of axis %d that reach beyond its extent of %lld",
+                        i, (long long)x->dims[i]);
   }
   return CUVIL_OK;
+}
+
+/* Element of an axis that stands at `i`, which may lie outside. */
+static int64_t mirrored(enum pad_mode mode, int64_t i, int64_t extent) {
+  if (i >= 0 && i < extent) return i;
+  if (mode == PAD_EDGE) return i < 0 ? 0 : extent - 1;
+  if (mode == PAD_WRAP) return i < 0 ? i + extent : i - extent;
+  return i < 0 ? -i : 2 * (extent - 1) - i;
+}
+
+static void pad_by_copies(enum pad_mode mode, const int64_t *pads,
+                          const struct cuvil_host_tensor *x,
+                          struct cuvil_host_tensor *y) {
+  int64_t step[CUVIL_GRAPH_MAX_RANK], at[CUVIL_GRAPH_MAX_RANK] = {0};
+  cuvil_host_steps(x, step);
+  for (int64_t i = 0; i < y->count; i++) {
+    int64_t from = 0;
+    for (int d = 0; d < y->rank; d++)
+      from += mirrored(mode, at[d] - pads[d], x->dims[d]) * step[d];
+    if (y->integer)
+      y->i[i] = x->i[from];
+    else
+      y->f[i] = x->f[from];
+    for (int d = y->rank - 1; d >= 0 && ++at[d] == y->dims[d]; d--)
+      at[d] = 0;
+  }
 }
 
 enum cuvil_status cuvil_execute_pad(const struct cuvil_op_call *call) {
@@ -310,7 +360,13 @@ enum cuvil_status cuvil_execute_pad(const struct cuvil_op_call *call) {
       call->node->input_count > 2 ? call->inputs[2] : NULL;
   struct cuvil_host_tensor *y = &call->outputs[0];
   int64_t pads[2 * CUVIL_GRAPH_MAX_RANK];
+  enum pad_mode mode;
+  CUVIL_TRY(pad_mode(call->node, &mode));
   CUVIL_TRY(read_pads(call->graph, call->node, x->rank, pads));
+  if (mode != PAD_CONSTANT) {
+    pad_by_copies(mode, pads, x, y);
+    return CUVIL_OK;
+  }
   float f = (float)cuvil_node_float(call->node, "value", 0);
   if (fill != NULL && !fill->integer) f = fill->f[0];
   int64_t whole = fill != NULL && fill->integer ? fill->i[0] : 0;

@@ -82,24 +82,17 @@ enum cuvil_status cuvil_infer_pool(const struct cuvil_graph *graph,
   struct cuvil_window window;
   CUVIL_TRY(cuvil_window_resolve(graph, node, &window));
   cuvil_type_copy(out, x);
-  for (int i = 0; i < 2; i++) {
-    out->dims[2 + i] = cuvil_window_extent(&window, i, x->dims[2 + i]);
-    if (out->dims[2 + i] < 1)
-      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                        "the window does not fit the input's extent %lld",
-                        (long long)x->dims[2 + i]);
-  }
-  return CUVIL_OK;
+  return cuvil_window_outputs(&window, x, out);
 }
 
 enum cuvil_status cuvil_execute_pool(const struct cuvil_op_call *call) {
   const struct cuvil_host_tensor *x = call->inputs[0];
   struct cuvil_host_tensor *y = &call->outputs[0];
   struct pool pool = {.average = strcmp(call->node->op, "AveragePool") == 0,
-                      .height = x->dims[2],
-                      .width = x->dims[3],
-                      .p = y->dims[2],
-                      .q = y->dims[3],
+                      .height = x->rank == 4 ? x->dims[2] : 1,
+                      .width = x->dims[x->rank - 1],
+                      .p = y->rank == 4 ? y->dims[2] : 1,
+                      .q = y->dims[y->rank - 1],
                       .x = x->f,
                       .y = y->f};
   CUVIL_TRY(cuvil_window_resolve(call->graph, call->node, &pool.window));

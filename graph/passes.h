@@ -31,9 +31,18 @@ CUVIL_MUST_USE enum cuvil_status cuvil_graph_sort(struct cuvil_graph *graph);
 /* Types of all values; nodes of constants become constants (infer.c). */
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_infer(
     struct cuvil_graph *graph, struct cuvil_refusals *refusals);
-/* Identities and Dropouts go, BatchNorms fold into convolutions or become
+/* Nodes that change nothing go, BatchNorms fold into convolutions or become
  * Mul and Add, unneeded nodes go (simplify.c). */
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_simplify(
+    struct cuvil_graph *graph);
+
+/* The input that output 0 of the node equals, in every element and in type; -1:
+ * none (simplify_noop.c). */
+int cuvil_node_passes_on(const struct cuvil_graph *graph,
+                         const struct cuvil_node *node);
+
+/* Windows over one dimension become windows over two (simplify_rank.c). */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_widen_windows(
     struct cuvil_graph *graph);
 
 /* Evaluates one node on the host (execute.c). */

@@ -1,6 +1,7 @@
-/* Rewrites that no strategy would want to leave out: Identity and Dropout go,
- * a BatchNorm folds into the convolution before it, or becomes a
- * multiplication and an addition, and what no output needs goes.
+/* Rewrites that no strategy would want to leave out: nodes that change nothing
+ * go (simplify_noop.c says which), a BatchNorm folds into the convolution
+ * before it, or becomes a multiplication and an addition, and what no output
+ * needs goes.
  *
  * A tensor that is also a graph output, or has another user, is never folded
  * away.
@@ -16,7 +17,8 @@ static bool is_op(const struct cuvil_node *node, const char *op) {
   return !node->removed && strcmp(node->op, op) == 0;
 }
 
-/* ---- Identity and Dropout.  alias[v] is the value that stands for v. */
+/* ---- nodes that pass an input on.  alias[v] is the value that stands for v.
+ */
 static int resolve(const int *alias, int value) {
   while (value >= 0 && alias[value] != value)
     value = alias[value];
@@ -24,8 +26,8 @@ static int resolve(const int *alias, int value) {
 }
 
 static void drop_copy(struct cuvil_graph *graph, struct cuvil_node *node,
-                      int *alias) {
-  int in = node->inputs[0], out = node->outputs[0];
+                      int operand, int *alias) {
+  int in = node->inputs[operand], out = node->outputs[0];
   struct cuvil_value *x = &graph->values[in];
   if (!graph->values[out].is_output) {
     alias[out] = in;
@@ -57,8 +59,8 @@ static enum cuvil_status drop_copies(struct cuvil_graph *graph) {
       if (node->removed) continue;
       for (int i = 0; i < node->input_count; i++)
         node->inputs[i] = resolve(alias, node->inputs[i]);
-      if (pass == 0 && (is_op(node, "Identity") || is_op(node, "Dropout")))
-        drop_copy(graph, node, alias);
+      int operand = pass == 0 ? cuvil_node_passes_on(graph, node) : -1;
+      if (operand >= 0) drop_copy(graph, node, operand, alias);
     }
   cuvil_graph_relink(graph);
   return CUVIL_OK;
@@ -280,5 +282,6 @@ enum cuvil_status cuvil_graph_simplify(struct cuvil_graph *graph) {
   CUVIL_TRY(drop_copies(graph));
   CUVIL_TRY(fold_norms(graph));
   CUVIL_TRY(drop_unneeded(graph));
-  return close_gaps(graph);
+  CUVIL_TRY(close_gaps(graph));
+  return cuvil_graph_widen_windows(graph);
 }

@@ -10,22 +10,23 @@
  * the arithmetic here far from overflow. */
 #define LIMIT ((int64_t)1 << 30)
 
+/* `groups` times one entry for each of `axes` dimensions: values[2 g] and
+ * values[2 g + 1]; of a single dimension only the second. */
 static enum cuvil_status read_ints(const struct cuvil_node *node,
-                                   const char *name, int count, int64_t low,
-                                   int64_t *values) {
+                                   const char *name, int axes, int groups,
+                                   int64_t low, int64_t *values) {
   int64_t given[4];
   int n = cuvil_node_ints(node, name, given, 4);
   if (n == 0) return CUVIL_OK;
-  if (n != count)
-    return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                      "attribute \"%s\" has %d entries; only two-dimensional "
-                      "windows (%d) are supported",
-                      name, n, count);
-  for (int i = 0; i < count; i++) {
+  if (n != axes * groups)
+    return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                      "attribute \"%s\" has %d entries, not %d", name, n,
+                      axes * groups);
+  for (int i = 0; i < n; i++) {
     if (given[i] < low || given[i] > LIMIT)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "attribute \"%s\" holds %lld",
                         name, (long long)given[i]);
-    values[i] = given[i];
+    values[axes == 2 ? i : 2 * i + 1] = given[i];
   }
   return CUVIL_OK;
 }
@@ -53,8 +54,8 @@ static enum cuvil_status resolve_auto_pad(const struct cuvil_node *node,
                       "SAME_UPPER, SAME_LOWER",
                       text);
   }
-  for (int i = 0; i < 2; i++) {
-    int64_t in = x->dims[2 + i], stride = window->stride[i];
+  for (int i = x->rank == 3 ? 1 : 0; i < 2; i++) {
+    int64_t in = x->dims[x->rank - 2 + i], stride = window->stride[i];
     int64_t out = (in + stride - 1) / stride;
     int64_t total = (out - 1) * stride + span(window, i) - in;
     if (total < 0) total = 0;
@@ -66,18 +67,20 @@ static enum cuvil_status resolve_auto_pad(const struct cuvil_node *node,
 }
 
 static enum cuvil_status read_kernel(const struct cuvil_graph *graph,
-                                     const struct cuvil_node *node,
+                                     const struct cuvil_node *node, int axes,
                                      struct cuvil_window *out) {
   bool conv = strcmp(node->op, "Conv") == 0;
   if (conv) {
     const struct cuvil_value *w = &graph->values[node->inputs[1]];
-    if (w->rank != 4)
+    if (w->rank != axes + 2)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                        "weights of rank %d for an input of rank 4", w->rank);
-    out->kernel[0] = w->dims[2], out->kernel[1] = w->dims[3];
+                        "weights of rank %d for an input of rank %d", w->rank,
+                        axes + 2);
+    out->kernel[1] = w->dims[axes + 1];
+    if (axes == 2) out->kernel[0] = w->dims[2];
   }
   int64_t declared[2] = {out->kernel[0], out->kernel[1]};
-  CUVIL_TRY(read_ints(node, "kernel_shape", 2, 1, declared));
+  CUVIL_TRY(read_ints(node, "kernel_shape", axes, 1, 1, declared));
   if (conv && (declared[0] != out->kernel[0] || declared[1] != out->kernel[1]))
     return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
                       "kernel_shape is %lldx%lld but the weights are %lldx%lld",
@@ -95,17 +98,19 @@ enum cuvil_status cuvil_window_resolve(const struct cuvil_graph *graph,
                                        struct cuvil_window *out) {
   memset(out, 0, sizeof *out);
   const struct cuvil_value *x = &graph->values[node->inputs[0]];
-  if (x->rank != 4)
+  if (x->rank != 4 && x->rank != 3)
     return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
-                      "input of rank %d; only two-dimensional windows (rank 4) "
-                      "are supported",
+                      "input of rank %d; only windows of one and two "
+                      "dimensions (rank 3 and 4) are supported",
                       x->rank);
+  int axes = x->rank - 2;
   for (int i = 0; i < 2; i++)
     out->stride[i] = out->dilation[i] = 1;
-  CUVIL_TRY(read_kernel(graph, node, out));
-  CUVIL_TRY(read_ints(node, "strides", 2, 1, out->stride));
-  CUVIL_TRY(read_ints(node, "dilations", 2, 1, out->dilation));
-  CUVIL_TRY(read_ints(node, "pads", 4, 0, out->pad));
+  if (axes == 1) out->kernel[0] = 1;
+  CUVIL_TRY(read_kernel(graph, node, axes, out));
+  CUVIL_TRY(read_ints(node, "strides", axes, 1, 1, out->stride));
+  CUVIL_TRY(read_ints(node, "dilations", axes, 1, 1, out->dilation));
+  CUVIL_TRY(read_ints(node, "pads", axes, 2, 0, out->pad));
   CUVIL_TRY(resolve_auto_pad(node, x, out));
   out->ceil_mode = cuvil_node_int(node, "ceil_mode", 0) != 0;
   out->count_include_pad = cuvil_node_int(node, "count_include_pad", 0) != 0;
@@ -131,4 +136,18 @@ int64_t cuvil_window_extent(const struct cuvil_window *window, int axis,
    * one (onnx/onnx PR 5741, and what PyTorch does). */
   if ((out - 1) * stride >= in + window->pad[axis]) out--;
   return out;
+}
+
+enum cuvil_status cuvil_window_outputs(const struct cuvil_window *window,
+                                       const struct cuvil_value *x,
+                                       struct cuvil_type *out) {
+  for (int i = 2; i < x->rank; i++) {
+    int axis = i - (x->rank - 2);
+    out->dims[i] = cuvil_window_extent(window, axis, x->dims[i]);
+    if (out->dims[i] < 1)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                        "the window does not fit the input's extent %lld",
+                        (long long)x->dims[i]);
+  }
+  return CUVIL_OK;
 }
