@@ -35,11 +35,16 @@ enum cuvil_status cuvil_emission_file(struct cuvil_emission *emission,
 enum cuvil_status cuvil_emission_prelude(struct cuvil_emission *emission,
                                          bool checked) {
   CUVIL_TRY(cuvil_emission_file(emission, "kernels/common/types.cuh"));
-  if (checked) CUVIL_TRY(cuvil_emission_file(emission, "problem/checked.h"));
+  if (checked) {
+    CUVIL_TRY(cuvil_emission_file(emission, "problem/checked.h"));
+    CUVIL_TRY(cuvil_emission_file(emission, "problem/checked_row.h"));
+  }
   CUVIL_TRY(
       cuvil_emission_file(emission, checked ? "kernels/common/checked.cuh"
                                             : "kernels/common/operators.cuh"));
-  cuvil_emit_epilogue(emission->query->problem, checked, &emission->source);
+  /* An attention has none; its mask is a side input that its kernel reads. */
+  if (emission->query->problem->kind != CUVIL_KIND_ATTENTION)
+    cuvil_emit_epilogue(emission->query->problem, checked, &emission->source);
   return cuvil_buf_status(&emission->source);
 }
 

@@ -3,7 +3,8 @@
 // itself against the others; with checked.cuh it computes values and error
 // bounds in fp64, and is the reference on the GPU.
 //
-// KIND: 0 gemm, 1 conv, 2 pool, 3 reduce, 4 pointwise.
+// KIND: 0 gemm, 1 conv, 2 pool, 3 reduce, 4 pointwise, 7 gather; attention and
+// norm have files of their own.  A gemm's batch is one more dimension.
 #ifdef CHECKED
 #define OUT_POINTER double
 #define BOUND_PARAMETER , double *bounds
@@ -11,7 +12,7 @@
 #define OUT_POINTER OUT_T
 #define BOUND_PARAMETER
 #endif
-#if KIND <= 1
+#if KIND <= 1 || KIND == 7
 #define INPUT_PARAMETERS const IN0_T *in0, const IN1_T *in1,
 #define ACCESS_PARAMETERS IN0_PARAMETERS IN1_PARAMETERS OUT_PARAMETERS
 #elif KIND <= 3
@@ -22,7 +23,7 @@
 #define ACCESS_PARAMETERS OUT_PARAMETERS
 #endif
 
-#if KIND <= 3
+#if KIND != 4
 DEVICE value_t read_in0(const IN0_T *p, i64 at, bool inside) {
   return inside ? read(p[at]) : zero();
 }
@@ -93,6 +94,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     reduction<REDUCE_OP> sum;
     REDUCED_LOOPS sum.add(READ_IN0);
     const value_t acc = sum.value(REDUCED);
+#elif KIND == 7
+    i64 row = in1[IN1_offset(IN1_COORDINATES IN1_ARGUMENTS)];
+    if (row < 0) row += e_v;
+    const int i_v = row < 0 ? 0 : row < e_v ? (int)row : e_v - 1;
+    const value_t acc = READ_IN0;
 #else
     const value_t acc = zero();
 #endif

@@ -112,5 +112,27 @@ const char *const cuvil_test_problems[] = {
     "gather/1 v=7 m=5 n=31 table=f32[v,n]:weight index=i32[m] y=f32[m,n]",
     "gather/1 v=9 m=4 n=12 table=bf16[v,n]@(16,1) index=i64[m] y=f32[n,m] "
     "epi{out=mul(acc,3)}",
+    /* ---- batched gemm */
+    "gemm/1 batch=6 m=33 n=40 k=64 a=f16[batch,m,k] b=f16[batch,n,k] "
+    "c=f16[batch,m,n] acc=f32",
+    "gemm/1 batch=3 m=17 n=24 k=40 a=f32[m,batch,k] b=f32[batch,k,n]:weight "
+    "c=f32[batch,m,n]@(500,24,1) acc=f32 epi{t=mul(acc,0.125); "
+    "out=add(t,mask[batch,n])}",
+    "gemm/1 batch=2 m=9 n=8 k=8 a=bf16[batch,m,k] b=bf16[n,k] "
+    "c=f32[m,batch,n] acc=f32",
+    /* ---- attention */
+    "attention/1 b=2 hq=3 hkv=3 sq=37 skv=37 d=64 dv=64 q=f16[b,sq,hq,d] "
+    "k=f16[b,skv,hkv,d] v=f16[b,skv,hkv,dv] o=f16[b,sq,hq,dv] scale=0.125 "
+    "causal=0 mask=f16[b,skv]:add acc=f32",
+    "attention/1 b=1 hq=4 hkv=2 sq=20 skv=45 d=32 dv=48 "
+    "q=bf16[b,sq,hq,d]@(5120,256,32,1) k=bf16[b,hkv,skv,d] "
+    "v=bf16[b,hkv,skv,dv] o=bf16[b,hq,sq,dv] scale=0.17677669 causal=1 "
+    "acc=f32",
+    "attention/1 b=2 hq=2 hkv=1 sq=9 skv=300 d=8 dv=150 q=f32[b,hq,sq,d] "
+    "k=f32[b,d,hkv,skv] v=f32[b,skv,hkv,dv] o=f32[b,sq,hq,dv] scale=0.35 "
+    "causal=0 mask=bool[hq,sq,skv]:keep acc=f32",
+    "attention/1 b=1 hq=1 hkv=1 sq=6 skv=4 d=16 dv=16 q=f16[b,sq,hq,d] "
+    "k=f16[b,skv,hkv,d] v=f16[b,skv,hkv,dv] o=f32[b,sq,hq,dv] scale=0.25 "
+    "causal=1 mask=f32[sq,skv]@(9,1):weight:add acc=f32",
     NULL,
 };
