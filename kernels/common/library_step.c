@@ -165,8 +165,9 @@ static void make_pointwise(const struct cuvil_problem *p,
   acc->strided = false;
   /* A product is written by rows whatever the output's own order. */
   if (p->kind == CUVIL_KIND_GEMM) {
-    acc->dims[0] = CUVIL_DIM_M;
-    acc->dims[1] = CUVIL_DIM_N;
+    acc->dims[0] = CUVIL_DIM_BATCH;
+    acc->dims[y->rank - 2] = CUVIL_DIM_M;
+    acc->dims[y->rank - 1] = CUVIL_DIM_N;
   }
   int64_t next = 1;
   for (int i = y->rank - 1; i >= 0; i--) {

@@ -135,7 +135,7 @@ static bool derive(const struct cuvil_query *query,
   out->shared_bytes =
       larger(p.stages * stage, p.slice_k * p.tile_m * (p.tile_n + 8) * 4);
   out->registers_least = sums + 8;
-  int64_t tiles = tiles_of(v.m, p.tile_m) * tiles_of(v.n, p.tile_n);
+  int64_t tiles = cuvil_mma_tiles(&v, p.tile_m, p.tile_n);
   out->blocks = tiles * p.split;
   if (p.split > 1 && !p.cluster)
     out->workspace_bytes =
@@ -151,6 +151,7 @@ static bool derive(const struct cuvil_query *query,
     return false;
   if (p.pdl && query->arch->cc < 90) return false;
   if (p.order == 0 && tiles_of(v.n, p.tile_n) > 65535) return false;
+  if (v.batch * p.split > 65535) return false;
   return panels_can(&v, &p, out->threads);
 }
 

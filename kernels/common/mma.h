@@ -40,6 +40,10 @@ struct cuvil_mma_view {
   bool b_constant;                 /* a weight */
   bool out_vector;                 /* rows of C allow 16-byte accesses */
   int64_t pitch, pitch_a, pitch_b; /* elements between stored rows */
+  /* A batch of such products; 1 and not batched: there is no such dimension. */
+  bool batched;
+  int64_t batch;
+  int64_t step, step_a, step_b; /* elements from one product's to the next's */
   bool conv, plain; /* plain: 1x1 without padding: rows of A are pixels */
 };
 /* false: not a product that these families do. */
@@ -50,6 +54,9 @@ bool cuvil_mma_view_conv(const struct cuvil_problem *problem,
 /* The one of the problem's kind. */
 bool cuvil_mma_view(const struct cuvil_problem *problem,
                     struct cuvil_mma_view *out);
+/* Tiles of the output, over the batch. */
+int64_t cuvil_mma_tiles(const struct cuvil_mma_view *view, int64_t tile_m,
+                        int64_t tile_n);
 
 /* ---- mma.c: the families' functions, but for emit.  mma: tensor cores; simt:
  * fp32 without them. */

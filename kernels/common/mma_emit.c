@@ -70,6 +70,7 @@ static void define_point(const struct cuvil_problem *problem,
   define(out, "B_CONSTANT", view->b_constant);
   define(out, "OUT_VECTOR", view->out_vector);
   define(out, "CONV_PLAIN", view->plain);
+  define(out, "BATCHED", view->batched);
   cuvil_buf_printf(
       out, "#define ELEMENT %s\n#define OUTPUT %s\n#define ENTRY %s\n",
       cuvil_emit_type(view->element),
@@ -147,7 +148,11 @@ enum cuvil_status cuvil_mma_gemm_arguments(const struct cuvil_problem *problem,
   (void)problem;
   CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch));
   CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch_a));
-  return cuvil_step_arg_i32(step, view->pitch_b);
+  CUVIL_TRY(cuvil_step_arg_i32(step, view->pitch_b));
+  if (!view->batched) return CUVIL_OK;
+  CUVIL_TRY(cuvil_step_arg_i64(step, view->step));
+  CUVIL_TRY(cuvil_step_arg_i64(step, view->step_a));
+  return cuvil_step_arg_i64(step, view->step_b);
 }
 
 static enum cuvil_status divider(struct cuvil_step *step, int64_t divisor) {
@@ -195,7 +200,7 @@ static void shape_launch(const struct cuvil_mma_view *view, const int64_t *v,
   uint32_t split = (uint32_t)v[CUVIL_MMA_SPLIT_K];
   step->grid[0] = (uint32_t)(bands ? tiles_m * tiles_n : tiles_m);
   step->grid[1] = (uint32_t)(bands ? 1 : tiles_n);
-  step->grid[2] = split;
+  step->grid[2] = split * (uint32_t)view->batch;
   step->block[0] = (uint32_t)derived->threads;
   step->block[1] = step->block[2] = 1;
   if (v[CUVIL_MMA_REDUCE]) {

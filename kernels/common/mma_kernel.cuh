@@ -22,8 +22,10 @@
 //
 // The family's file before this one defines KERNEL_PARAMETERS (with out,
 // partial, semaphore, m, n, k, order, split, split_base, split_extra, pitch),
-// a_loader, START_A and POINT(row, column): the coordinates that the generated
-// epilogue takes.  Columns of the tile are columns of the output, contiguous.
+// a_loader, START_A, START_B, OUT_START (where in the output the product
+// begins) and POINT(row, column): the coordinates that the generated epilogue
+// takes.  Columns of the tile are columns of the output, contiguous.  A batch of
+// products shares blockIdx.z with the split, whose parts stand together.
 #define PIECE 8
 constexpr int PIECES_IN_ROW = TILE_N / PIECE;
 constexpr int PIECES = TILE_M * PIECES_IN_ROW;
@@ -50,11 +52,12 @@ struct piece_place {
   int row, column;
   i64 at;
 };
-DEVICE piece_place place_of(int piece, int row0, int column0, int pitch) {
+DEVICE piece_place place_of(int piece, int row0, int column0, int pitch,
+                            i64 out_start) {
   piece_place p;
   p.row = row0 + piece / PIECES_IN_ROW;
   p.column = column0 + piece % PIECES_IN_ROW * PIECE;
-  p.at = (i64)p.row * pitch + p.column;
+  p.at = out_start + (i64)p.row * pitch + p.column;
   return p;
 }
 
@@ -96,9 +99,10 @@ DEVICE void gather_parts(float (&v)[PIECE], const float *parts, int piece,
 }
 
 // Hands this block's sums over; true in the block that came last.
-DEVICE bool hand_over(float *parts, u32 sums, int *semaphore, int split,
+DEVICE bool hand_over(float *parts, u32 sums, int *semaphore, int part,
+                      int split,
                       int *seat /* a word of shared memory, free by now */) {
-  float *mine = parts + blockIdx.z * (TILE_M * TILE_N);
+  float *mine = parts + part * (TILE_M * TILE_N);
   for (int piece = threadIdx.x; piece < PIECES; piece += THREADS) {
     float v[PIECE];
     gather_slices(v, sums, piece);
@@ -139,8 +143,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       tile_row(blockIdx.x, order, tiles_m, tiles_n) * TILE_M;
   const int column0 =
       tile_column(blockIdx.x, blockIdx.y, order, tiles_m, tiles_n) * TILE_N;
-  const int tile0 = split_begin(blockIdx.z, split_base, split_extra);
-  const int tile1 = tile0 + split_count(blockIdx.z, split_base, split_extra);
+#if BATCHED
+  const u32 batch = blockIdx.z / split, part = blockIdx.z - batch * split;
+#else
+  const u32 part = blockIdx.z;
+#endif
+  const int tile0 = split_begin(part, split_base, split_extra);
+  const int tile1 = tile0 + split_count(part, split_base, split_extra);
 
   // ---- copies for the first stages
   b_loader from_b;
@@ -171,11 +180,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #if SIDE_LINE
   // Residuals on their way to the L2 meanwhile, a line for each thread's turn.
   constexpr int lines = TILE_N > SIDE_LINE ? TILE_N / SIDE_LINE : 1;
-  if (blockIdx.z == 0)
+  if (part == 0)
     for (int i = threadIdx.x; i < TILE_M * lines; i += THREADS) {
       int row = row0 + i / lines, column = column0 + i % lines * SIDE_LINE;
       if (row < m && column < n)
-        prefetch_sides((i64)row * pitch + column EPILOGUE_ARGUMENTS);
+        prefetch_sides(OUT_START +
+                       (i64)row * pitch + column EPILOGUE_ARGUMENTS);
     }
 #endif
 
@@ -258,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #endif
 #if SIDE_WORDS
   side_words next_side;
-  const piece_place start = place_of(first, row0, column0, pitch);
+  const piece_place start = place_of(first, row0, column0, pitch, OUT_START);
   if (first < PIECES && start.row < m && start.column < n)
     load_side_words(next_side, start.at, start.column EPILOGUE_ARGUMENTS);
 #endif
@@ -268,19 +278,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   cluster_wait();
 #else
   __syncthreads();
+#if BATCHED
+  const u32 block = (batch * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+#else
   const u32 block = blockIdx.y * gridDim.x + blockIdx.x;
+#endif
   float *parts = partial + (i64)block * split * (TILE_M * TILE_N);
-  if (split > 1 && !hand_over(parts, base, semaphore + block, split,
+  if (split > 1 && !hand_over(parts, base, semaphore + block, part, split,
                               (int *)shared))
     return;
 #endif
 
   // ---- epilogue
   for (int piece = first; piece < PIECES; piece += stride) {
-    const piece_place now = place_of(piece, row0, column0, pitch);
+    const piece_place now = place_of(piece, row0, column0, pitch, OUT_START);
 #if SIDE_WORDS
     const side_words side = next_side;
-    const piece_place next = place_of(piece + stride, row0, column0, pitch);
+    const piece_place next = place_of(piece + stride, row0, column0, pitch, OUT_START);
     if (piece + stride < PIECES && next.row < m && next.column < n)
       load_side_words(next_side, next.at, next.column EPILOGUE_ARGUMENTS);
 #endif

@@ -20,14 +20,25 @@ static bool has_limits(const struct cuvil_operand *o) {
   return false;
 }
 
-/* A matrix over dims (row, column), either one fastest. */
+/* A matrix over dims (row, column), either one fastest; the batch, where it is
+ * one of several matrices, anywhere but fastest. */
 static bool view_matrix(const struct cuvil_operand *o, int row, int column,
-                        bool *out_transposed, int64_t *out_pitch) {
-  if (o->rank != 2 || has_limits(o) || o->strides[1] != 1) return false;
-  *out_transposed = o->dims[0] == column && o->dims[1] == row;
-  if (!*out_transposed && (o->dims[0] != row || o->dims[1] != column))
+                        bool *out_transposed, int64_t *out_pitch,
+                        int64_t *out_step) {
+  int last = o->rank - 1, slow = 0;
+  *out_step = 0;
+  if (last < 1 || last > 2 || has_limits(o) || o->strides[last] != 1)
     return false;
-  *out_pitch = o->strides[0];
+  if (last == 2) {
+    int batch = o->dims[0] == CUVIL_DIM_BATCH ? 0 : 1;
+    if (o->dims[batch] != CUVIL_DIM_BATCH) return false;
+    *out_step = o->strides[batch];
+    slow = 1 - batch;
+  }
+  *out_transposed = o->dims[slow] == column && o->dims[last] == row;
+  if (!*out_transposed && (o->dims[slow] != row || o->dims[last] != column))
+    return false;
+  *out_pitch = o->strides[slow];
   return *out_pitch < INDEX_LIMIT;
 }
 
@@ -42,10 +53,14 @@ bool cuvil_mma_view_gemm(const struct cuvil_problem *problem,
   bool c_transposed;
   *out = (struct cuvil_mma_view){.m = problem->dims[m].extent,
                                  .n = problem->dims[n].extent,
-                                 .k = problem->dims[k].extent};
-  if (!view_matrix(a, m, k, &out->a_transposed, &out->pitch_a) ||
-      !view_matrix(b, n, k, &out->b_transposed, &out->pitch_b) ||
-      !view_matrix(c, m, n, &c_transposed, &out->pitch) || c_transposed)
+                                 .k = problem->dims[k].extent,
+                                 .batched = cuvil_problem_batched(problem),
+                                 .batch = 1};
+  if (out->batched) out->batch = problem->dims[CUVIL_DIM_BATCH].extent;
+  if (!view_matrix(a, m, k, &out->a_transposed, &out->pitch_a, &out->step_a) ||
+      !view_matrix(b, n, k, &out->b_transposed, &out->pitch_b, &out->step_b) ||
+      !view_matrix(c, m, n, &c_transposed, &out->pitch, &out->step) ||
+      c_transposed)
     return false;
   if (a->dtype != b->dtype) return false;
   out->element = a->dtype;
@@ -53,9 +68,11 @@ bool cuvil_mma_view_gemm(const struct cuvil_problem *problem,
   out->a_vector = vector_bytes(out->pitch_a, out->size, 16);
   out->a_vector = vector_bytes(out->a_transposed ? out->m : out->k, out->size,
                                out->a_vector);
+  out->a_vector = vector_bytes(out->step_a, out->size, out->a_vector);
   out->b_vector = vector_bytes(out->pitch_b, out->size, 16);
   out->b_vector = vector_bytes(out->b_transposed ? out->n : out->k, out->size,
                                out->b_vector);
+  out->b_vector = vector_bytes(out->step_b, out->size, out->b_vector);
   out->b_constant = b->weight;
   return true;
 }
@@ -92,6 +109,7 @@ bool cuvil_mma_view_conv(const struct cuvil_problem *problem,
       .size = (int)cuvil_dtype_size(x->dtype),
       .b_constant = w->weight,
       .conv = true,
+      .batch = 1,
   };
   out->plain = r == 1 && s == 1 && problem->pad[0] == 0 &&
                problem->pad[1] == 0 && problem->pad[2] == 0 &&
@@ -118,8 +136,15 @@ bool cuvil_mma_view(const struct cuvil_problem *problem,
   for (int i = 0; i < problem->operand_count; i++)
     if (cuvil_operand_elements(problem, i) >= INDEX_LIMIT) return false;
   const struct cuvil_operand *y = &problem->operands[problem->output];
-  out->out_vector =
-      cuvil_divisibility(out->n) >= 8 && cuvil_divisibility(out->pitch) >= 8;
+  out->out_vector = cuvil_divisibility(out->n) >= 8 &&
+                    cuvil_divisibility(out->pitch) >= 8 &&
+                    cuvil_divisibility(out->step) >= 8;
   return y->dtype == CUVIL_F16 || y->dtype == CUVIL_BF16 ||
          y->dtype == CUVIL_F32;
+}
+
+int64_t cuvil_mma_tiles(const struct cuvil_mma_view *view, int64_t tile_m,
+                        int64_t tile_n) {
+  return (view->m + tile_m - 1) / tile_m * ((view->n + tile_n - 1) / tile_n) *
+         view->batch;
 }

@@ -20,6 +20,8 @@
       u32 pq_shift, u32 q_magic, u32 q_shift, u32 c_magic, u32 c_shift,       \
       u32 tap_magic, u32 tap_shift
 
+#define OUT_START 0
+
 struct window_geometry {
   int height, width, channels, q, stride_h, stride_w, pad_h, pad_w;
   int dilation_h, dilation_w, filter_w;

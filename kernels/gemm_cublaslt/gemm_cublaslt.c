@@ -15,24 +15,49 @@
 
 enum { DEFAULT_WORKSPACE = 32 << 20, DATA_WORDS = 8 };
 
-/* The matrix's fastest dimension has stride 1 and nothing is cut off. */
-static bool is_matrix(const struct cuvil_operand *o) {
-  return o->rank == 2 && o->strides[1] == 1 && !o->limit[0] && !o->limit[1];
+/* An operand as a matrix, or as many: dimensions and strides without the
+ * batch's. */
+struct matrix {
+  int slow, fast; /* dimensions */
+  int64_t pitch;  /* elements between rows */
+  int64_t step; /* between one matrix's start and the next's; 0: one for all */
+};
+
+/* The fastest dimension has stride 1 and is not the batch's, nothing is cut
+ * off, rows do not overlap. */
+static bool is_matrix(const struct cuvil_problem *p, int operand,
+                      struct matrix *out) {
+  const struct cuvil_operand *o = &p->operands[operand];
+  int last = o->rank - 1, slow = 0, batch = -1;
+  if (last < 1 || last > 2 || o->strides[last] != 1) return false;
+  for (int i = 0; i < o->rank; i++)
+    if (o->limit[i]) return false;
+  if (last == 2) {
+    batch = o->dims[0] == CUVIL_DIM_BATCH ? 0 : 1;
+    if (o->dims[batch] != CUVIL_DIM_BATCH) return false;
+    slow = 1 - batch;
+  }
+  *out = (struct matrix){o->dims[slow], o->dims[last], o->strides[slow],
+                         batch < 0 ? 0 : o->strides[batch]};
+  return o->dims[last] != CUVIL_DIM_BATCH &&
+         out->pitch >= p->dims[out->fast].extent;
 }
 
 static bool applicable(const struct cuvil_problem *problem,
                        const struct cuvil_arch *arch) {
+  struct matrix m;
   (void)arch;
-  return problem->kind == CUVIL_KIND_GEMM && !cuvil_problem_batched(problem) &&
-         is_matrix(&problem->operands[CUVIL_GEMM_A]) &&
-         is_matrix(&problem->operands[CUVIL_GEMM_B]);
+  return problem->kind == CUVIL_KIND_GEMM &&
+         is_matrix(problem, CUVIL_GEMM_A, &m) &&
+         is_matrix(problem, CUVIL_GEMM_B, &m);
 }
 
 /* The epilogue and the output are the library's own. */
 static bool can_fuse(const struct cuvil_problem *p, struct cuvil_chain *chain) {
   const struct cuvil_operand *c = &p->operands[CUVIL_GEMM_C];
   enum cuvil_dtype input = p->operands[CUVIL_GEMM_A].dtype;
-  if (!is_matrix(c) || c->dims[0] != CUVIL_DIM_M) return false;
+  struct matrix m;
+  if (!is_matrix(p, CUVIL_GEMM_C, &m) || m.slow != CUVIL_DIM_M) return false;
   if (c->dtype != input && c->dtype != CUVIL_F32) return false;
   return cuvil_chain_match(p, CUVIL_DIM_N, chain);
 }
@@ -48,8 +73,7 @@ static void default_config(const struct cuvil_query *query,
 }
 
 static uint64_t product_bytes(const struct cuvil_problem *p) {
-  return 4 *
-         (uint64_t)(p->dims[CUVIL_DIM_M].extent * p->dims[CUVIL_DIM_N].extent);
+  return 4 * (uint64_t)cuvil_output_points(p);
 }
 
 static bool derive(const struct cuvil_query *query,
@@ -81,10 +105,27 @@ static double predict(const struct cuvil_query *query,
 }
 
 /* ---- the call */
-static json_t *matrix(const struct cuvil_operand *o, int first_dim) {
-  return json_pack("{s:s, s:b, s:I}", "dtype", cuvil_dtype_name(o->dtype),
-                   "trans", o->dims[0] != first_dim, "ld",
-                   (json_int_t)o->strides[0]);
+static json_t *matrix(const struct cuvil_problem *p, int operand, int first_dim,
+                      int64_t *out_step) {
+  struct matrix m;
+  if (!is_matrix(p, operand, &m)) return NULL;
+  *out_step = m.step;
+  return json_pack("{s:s, s:b, s:I}", "dtype",
+                   cuvil_dtype_name(p->operands[operand].dtype), "trans",
+                   m.slow != first_dim, "ld", (json_int_t)m.pitch);
+}
+
+/* The batch and its steps; c lies like d. */
+static bool put_batch(const struct cuvil_problem *p, int64_t a, int64_t b,
+                      int64_t d, json_t *call) {
+  if (!cuvil_problem_batched(p)) return true;
+  return json_object_set_new(call, "batch",
+                             json_integer(p->dims[CUVIL_DIM_BATCH].extent)) ==
+             0 &&
+         json_object_set_new(
+             call, "strides",
+             json_pack("[I,I,I,I]", (json_int_t)a, (json_int_t)b, (json_int_t)d,
+                       (json_int_t)d)) == 0;
 }
 
 static const char *epilogue_name(const struct cuvil_chain *chain) {
@@ -97,20 +138,24 @@ static const char *epilogue_name(const struct cuvil_chain *chain) {
 static json_t *make_call(const struct cuvil_problem *p,
                          const struct cuvil_chain *chain, int64_t workspace) {
   const struct cuvil_operand *c = &p->operands[CUVIL_GEMM_C];
+  int64_t n = p->dims[CUVIL_DIM_N].extent, step_a = 0, step_b = 0;
+  struct matrix out = {CUVIL_DIM_M, CUVIL_DIM_N, n,
+                       n * p->dims[CUVIL_DIM_M].extent};
+  if (chain && !is_matrix(p, CUVIL_GEMM_C, &out)) return NULL;
   json_t *call =
       json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:s, s:I}", "op", "matmul", "m",
                 (json_int_t)p->dims[CUVIL_DIM_M].extent, "n",
                 (json_int_t)p->dims[CUVIL_DIM_N].extent, "k",
                 (json_int_t)p->dims[CUVIL_DIM_K].extent, "a",
-                matrix(&p->operands[CUVIL_GEMM_A], CUVIL_DIM_M), "b",
-                matrix(&p->operands[CUVIL_GEMM_B], CUVIL_DIM_K), "compute",
+                matrix(p, CUVIL_GEMM_A, CUVIL_DIM_M, &step_a), "b",
+                matrix(p, CUVIL_GEMM_B, CUVIL_DIM_K, &step_b), "compute",
                 p->tf32 ? "tf32" : "f32", "workspace", (json_int_t)workspace);
-  json_t *d = chain
-                  ? json_pack("{s:s, s:I}", "dtype", cuvil_dtype_name(c->dtype),
-                              "ld", (json_int_t)c->strides[0])
-                  : json_pack("{s:s, s:I}", "dtype", "f32", "ld",
-                              (json_int_t)p->dims[CUVIL_DIM_N].extent);
-  if (!call || !d || json_object_set(call, "d", d) != 0) goto fail;
+  json_t *d = json_pack("{s:s, s:I}", "dtype",
+                        cuvil_dtype_name(chain ? c->dtype : CUVIL_F32), "ld",
+                        (json_int_t)out.pitch);
+  if (!call || !d || json_object_set(call, "d", d) != 0 ||
+      !put_batch(p, step_a, step_b, out.step, call))
+    goto fail;
   if (chain) {
     json_t *name = json_string(epilogue_name(chain));
     if (json_object_set_new(call, "epilogue", name) != 0) goto fail;

@@ -202,6 +202,28 @@ static void library_calls(void **state) {
              "\"compute\":\"f32\",\"workspace\":33554432,"
              "\"d\":{\"dtype\":\"f32\",\"ld\":48}}",
              2);
+  check_call("gemm_cublaslt",
+             "gemm/1 batch=3 m=64 n=48 k=72 a=f16[m,batch,k]@(432,72,1) "
+             "b=f16[n,k] c=f16[batch,m,n] epi{out=add(acc,res[batch,m,n])}",
+             "{\"op\":\"matmul\",\"m\":64,\"n\":48,\"k\":72,"
+             "\"a\":{\"dtype\":\"f16\",\"trans\":false,\"ld\":432},"
+             "\"b\":{\"dtype\":\"f16\",\"trans\":true,\"ld\":72},"
+             "\"compute\":\"f32\",\"workspace\":33554432,"
+             "\"d\":{\"dtype\":\"f16\",\"ld\":48},"
+             "\"batch\":3,\"strides\":[72,0,3072,3072],"
+             "\"epilogue\":\"default\","
+             "\"c\":{\"dtype\":\"f16\",\"ld\":48},\"beta\":1.0}",
+             1);
+  check_call("gemm_cublaslt",
+             "gemm/1 batch=3 m=4 n=8 k=16 a=f16[batch,m,k] b=f16[batch,k,n] "
+             "c=f16[m,batch,n] epi{out=tanh(acc)}",
+             "{\"op\":\"matmul\",\"m\":4,\"n\":8,\"k\":16,"
+             "\"a\":{\"dtype\":\"f16\",\"trans\":false,\"ld\":16},"
+             "\"b\":{\"dtype\":\"f16\",\"trans\":false,\"ld\":8},"
+             "\"compute\":\"f32\",\"workspace\":33554432,"
+             "\"d\":{\"dtype\":\"f32\",\"ld\":8},"
+             "\"batch\":3,\"strides\":[64,128,32,32]}",
+             2);
   check_call("conv_cudnn",
              "conv/1 n=1 c=8 h=6 w=6 k=16 r=3 s=3 stride=2,2 pad=1,1,1,1 "
              "x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] "

@@ -237,6 +237,16 @@ static const struct {
     {"gemm_mma", GEMM(40, 72, 136, "bf16", "[k,m]", "[k,n]") "acc=f32"},
     {"gemm_mma", GEMM(33, 5, 13, "f16", "[m,k]", "[n,k]") "acc=f32"},
     {"gemm_mma", GEMM(50, 47, 98, "f32", "[m,k]", "[n,k]") "acc=f32 math=tf32"},
+    {"gemm_mma",
+     "gemm/1 batch=3 m=37 n=40 k=72 a=f16[batch,m,k] b=f16[batch,n,k] "
+     "c=f16[batch,m,n] acc=f32 epi{t=mul(acc,0.125); "
+     "u=add(t,mask[batch,n]); out=add(u,res[batch,m,n])}"},
+    {"gemm_mma", /* views of one buffer, heads inside rows; a shared operand */
+     "gemm/1 batch=2 m=20 n=24 k=136 a=f16[m,batch,k]@(816,408,1) b=f16[k,n] "
+     "c=f16[m,batch,n] acc=f32 epi{out=relu(acc)}"},
+    {"gemm_simt",
+     "gemm/1 batch=3 m=21 n=19 k=40 a=f32[batch,m,k] b=f32[batch,k,n] "
+     "c=f32[batch,m,n]@(450,21,1) acc=f32"},
     {"conv_mma", CONV(1, 64, 9, 7, 40, 3, 3, 1, 1, "f16") RESIDUAL},
     {"conv_mma", CONV(2, 4, 15, 15, 24, 7, 7, 2, 3, "f16") RESIDUAL},
     {"conv_mma",
