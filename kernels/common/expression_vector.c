@@ -14,9 +14,6 @@ static enum access access_of(const struct cuvil_problem *problem, int operand) {
   const struct cuvil_operand *y = &problem->operands[problem->output];
   const struct cuvil_operand *o = &problem->operands[operand];
   int fastest = y->rank ? y->dims[y->rank - 1] : -1;
-  for (int i = 0; i < o->rank; i++)
-    if (o->limit[i] && !cuvil_operand_like_output(problem, operand))
-      return GATHER;
   if (fastest < 0 || !cuvil_operand_has_dim(o, fastest)) return SAME;
   if (o->dims[o->rank - 1] == fastest && o->strides[o->rank - 1] == 1)
     return RUN;
@@ -29,17 +26,52 @@ static int run_alignment(const struct cuvil_problem *problem, int operand) {
   return cuvil_operand_alignment(problem, operand);
 }
 
+static bool has_limits(const struct cuvil_problem *problem, int operand) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  for (int i = 0; i < o->rank; i++)
+    if (o->limit[i] && !cuvil_operand_like_output(problem, operand))
+      return true;
+  return false;
+}
+
 static struct cuvil_place lane_of(const struct cuvil_problem *problem,
                                   const struct cuvil_place *base) {
   const struct cuvil_operand *y = &problem->operands[problem->output];
   return (struct cuvil_place){base->names, " + j", y->dims[y->rank - 1]};
 }
 
+/* "if (..) " where the whole run lies within the operand's limits; false and
+ * nothing when it has none. */
+static bool put_run_limits(const struct cuvil_problem *problem, int operand,
+                           const struct cuvil_place *base,
+                           struct cuvil_buf *out) {
+  const struct cuvil_operand *y = &problem->operands[problem->output];
+  struct cuvil_place last = {base->names, " + (V - 1)", y->dims[y->rank - 1]};
+  struct cuvil_buf limits = {0};
+  bool limited = cuvil_emit_limits(problem, operand, &last, &limits);
+  if (limited) cuvil_buf_printf(out, "if (%s) ", cuvil_buf_text(&limits));
+  if (limits.failed) out->failed = true;
+  cuvil_buf_free(&limits);
+  return limited;
+}
+
+/* Element by element. */
+static void put_gather(const struct cuvil_problem *problem, int i,
+                       const struct cuvil_place *base, struct cuvil_buf *out) {
+  struct cuvil_place lane = lane_of(problem, base);
+  cuvil_buf_printf(out,
+                   "#pragma unroll\n"
+                   "    for (int j = 0; j < V; j++) r_%s[j] = ",
+                   problem->operands[i].name);
+  cuvil_emit_read(problem, i, &lane, out);
+  cuvil_buf_puts(out, ";\n");
+}
+
 /* Reads side operand `i` of a run into r_<name>. */
 static void put_load(const struct cuvil_problem *problem, int i,
                      const struct cuvil_place *base, struct cuvil_buf *out) {
   const char *name = problem->operands[i].name;
-  struct cuvil_place lane = lane_of(problem, base);
+  bool limited = false;
   switch (access_of(problem, i)) {
     case SAME:
       cuvil_buf_printf(out, "    r_%s = ", name);
@@ -47,18 +79,19 @@ static void put_load(const struct cuvil_problem *problem, int i,
       cuvil_buf_puts(out, ";\n");
       break;
     case RUN:
-      cuvil_buf_printf(out, "    load_vector<V, %d>(s_%s + (",
+      cuvil_buf_puts(out, "    ");
+      limited = put_run_limits(problem, i, base, out);
+      cuvil_buf_printf(out, "load_vector<V, %d>(s_%s + (",
                        run_alignment(problem, i), name);
       cuvil_emit_offset(problem, i, base, out);
       cuvil_buf_printf(out, "), r_%s);\n", name);
+      if (!limited) break;
+      cuvil_buf_puts(out, "    else {\n");
+      put_gather(problem, i, base, out);
+      cuvil_buf_puts(out, "    }\n");
       break;
     case GATHER:
-      cuvil_buf_printf(out,
-                       "#pragma unroll\n"
-                       "    for (int j = 0; j < V; j++) r_%s[j] = ",
-                       name);
-      cuvil_emit_read(problem, i, &lane, out);
-      cuvil_buf_puts(out, ";\n");
+      put_gather(problem, i, base, out);
       break;
   }
 }
@@ -106,7 +139,7 @@ static void put_stores(const struct cuvil_emit_program *program,
   for (int i = 0; i < problem->operand_count; i++) {
     const struct cuvil_operand *o = &problem->operands[i];
     if (!cuvil_emit_program_writes(program, i)) continue;
-    if (access_of(problem, i) == RUN) {
+    if (access_of(problem, i) == RUN && !has_limits(problem, i)) {
       cuvil_buf_printf(out, "  if (live) store_vector<V, %d>(s_%s + (",
                        run_alignment(problem, i), o->name);
       cuvil_emit_offset(problem, i, base, out);

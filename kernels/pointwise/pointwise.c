@@ -1,6 +1,7 @@
 /* pointwise.c - expressions over tensors of any layout, memory-bound.
  *
- * A thread computes runs of `vec` neighbours of the output.  Side inputs laid
+ * A thread computes runs of `vec` neighbours of the output, which may be part
+ * of a larger buffer (a slice, a piece of a concatenation).  Side inputs laid
  * out like the output, or along its fastest dimension, are read as vectors;
  * others are gathered, which is just right for a few channels: a thread then
  * reads one element of each plane, neighbours read neighbours, and it writes
@@ -24,8 +25,11 @@ static bool is_flat(const struct cuvil_problem *p) {
 static bool vector_fits(const struct cuvil_problem *p, int vec) {
   const struct cuvil_operand *y = &p->operands[p->output];
   if (vec == 1) return true;
-  if (y->strided || y->rank == 0) return false;
-  return is_flat(p) || p->dims[y->dims[y->rank - 1]].extent % vec == 0;
+  if (y->rank == 0) return false;
+  if (!y->strided && is_flat(p)) return true;
+  /* Whole runs, at places that the epilogue may take to be aligned. */
+  return p->dims[y->dims[y->rank - 1]].extent % vec == 0 &&
+         cuvil_operand_alignment(p, p->output) >= vec;
 }
 
 struct point {
@@ -96,6 +100,7 @@ static enum cuvil_status add_kernel(struct cuvil_emission *e, struct point at) {
   cuvil_emission_define(e, "BLOCK", at.block);
   cuvil_emission_define(e, "VEC", at.vec);
   cuvil_emission_define(e, "ITEMS", at.items);
+  cuvil_emission_define(e, "PACKED", !p->operands[p->output].strided);
   cuvil_emit_points(p, &e->source);
   cuvil_emit_operand(p, p->output, "OUT", &e->source);
   CUVIL_TRY(cuvil_emission_file(e, "kernels/pointwise/pointwise.cu"));

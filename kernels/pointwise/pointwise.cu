@@ -11,14 +11,18 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
   for (int item = 0; item < ITEMS; item++) {
     const i64 start = first + (i64)item * (BLOCK * VEC);
 #if VEC > 1
-    // The output is packed: the point's number is its offset.
     if (start + VEC <= points) {
       POINT_COORDINATES((index_t)start)
+#if PACKED
+      const i64 at = start;  // the point's number is its offset
+#else
+      const i64 at = OUT_offset(POINT OUT_ARGUMENTS);
+#endif
       float v[VEC];
 #pragma unroll
       for (int j = 0; j < VEC; j++) v[j] = 0.0f;
-      epilogue_vector<VEC>(v, start POINT_TAIL EPILOGUE_ARGUMENTS);
-      store_vector<VEC, 16>(out + start, v);
+      epilogue_vector<VEC>(v, at POINT_TAIL EPILOGUE_ARGUMENTS);
+      store_vector<VEC, VEC>(out + at, v);
       continue;
     }
 #endif

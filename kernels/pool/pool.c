@@ -18,7 +18,8 @@ static bool vector_fits(const struct cuvil_problem *p, int vec) {
   const struct cuvil_operand *y = &p->operands[CUVIL_POOL_Y];
   if (vec == 1) return true;
   if (cuvil_fastest_dim(x) != CUVIL_POOL_DIM_C ||
-      cuvil_fastest_dim(y) != CUVIL_POOL_DIM_C || y->strided)
+      cuvil_fastest_dim(y) != CUVIL_POOL_DIM_C ||
+      cuvil_operand_alignment(p, CUVIL_POOL_Y) < vec)
     return false;
   return x->limit[x->rank - 1] == 0 &&
          p->dims[CUVIL_POOL_DIM_C].extent % vec == 0;

@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     for (int j = 0; j < VEC; j++) v[j] = window[j].value(R * S);
 #if VEC > 1
     epilogue_vector<VEC>(v, at POINT_TAIL EPILOGUE_ARGUMENTS);
-    store_vector<VEC, 16>(out + at, v);
+    store_vector<VEC, VEC>(out + at, v);
 #else
     from_float(epilogue(v[0], at POINT_TAIL EPILOGUE_ARGUMENTS), out[at]);
 #endif

@@ -29,6 +29,10 @@ const char *const cuvil_test_problems[] = {
     "acc=f32 epi{t=add(acc,bias[n]); out=sigmoid(t)}",
     "gemm/1 m=48 n=56 k=16 a=f16[m,k] b=f16[n,k] c=f16[m,n] "
     "pre=f32[m,n]:out acc=f32 epi{pre=add(acc,bias:f16[n]); out=relu(pre)}",
+    "gemm/1 batch=3 m=33 n=40 k=24 a=f16[batch,m,k] b=f16[batch,n,k] "
+    "c=f16[batch,m,n] acc=f32 epi{t=mul(acc,0.125); out=add(t,mask[batch,n])}",
+    "gemm/1 batch=2 m=17 n=24 k=40 a=f16[m,batch,k]@(240,80,1) b=f16[k,n] "
+    "c=f16[m,batch,n] acc=f32",
     /* ---- conv */
     "conv/1 n=2 c=16 h=9 w=11 k=24 r=3 s=3 pad=1,1,1,1 x=f16[n,h,w,c] "
     "w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32 epi{t=add(acc,bias[k]); "
@@ -89,6 +93,10 @@ const char *const cuvil_test_problems[] = {
     "pointwise/1 a=40 y=i32[a] epi{t=add(u:i8[a],v:u8[a]); out=neg(t)}",
     "pointwise/1 a=64 y=f32[a] epi{t=leaky_relu(u:f16[a],0.1); "
     "s=hardsigmoid(t,0.2,0.5); out=max(s,t)}",
+    "pointwise/1 a=6 b=5 c=24 y=f16[a,b,c]@(400,40,1) "
+    "epi{t=mul(u[a,b,c]@(240,48,1),2); out=add(t,v[b,a,c])}",
+    "pointwise/1 a=7 b=5 c=16 y=f16[a,b,c] "
+    "epi{out=add(u[a,b<3,c],v[a<4,b,c<11]@(60,12,1))}",
     /* ---- norm */
     "norm/1 op=layer m=20 n=768 x=f16[m,n] y=f16[m,n] eps=1e-05 acc=f32 "
     "epi{t=mul(acc,gamma[n]:weight); out=add(t,beta[n]:weight)}",
