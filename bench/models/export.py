@@ -17,6 +17,7 @@ range of fp16, the last BatchNorm of each residual branch gets a scale in
 passes in training mode.  Biases and the scales of norms of transformers, which
 start as zeros and ones, get random values too, so that a lost one shows.
 
+An exporter that fails is reported, the others go on, and the exit status is 1.
 Needs torch, torchvision, for the dynamo exporter onnxscript, and for bert_base,
 gpt2 and llama_block transformers.  A network is added by one entry in MODELS.
 """
@@ -24,6 +25,7 @@ gpt2 and llama_block transformers.  A network is added by one entry in MODELS.
 import argparse
 import os
 import sys
+import traceback
 
 import numpy as np
 import torch
@@ -339,6 +341,7 @@ def main():
         if arguments.exporter == "both"
         else [arguments.exporter]
     )
+    failed = []
     for batch in arguments.batch:
         stem = os.path.join(arguments.out, f"{arguments.model}_b{batch}")
         rng = np.random.default_rng(arguments.seed + batch)
@@ -354,10 +357,23 @@ def main():
         for exporter in exporters:
             path = f"{stem}_{exporter}.onnx"
             names = family.names[: len(data)]
-            export(
-                model, examples, names, family.output, path, exporter, arguments
-            )
+            try:
+                export(
+                    model,
+                    examples,
+                    names,
+                    family.output,
+                    path,
+                    exporter,
+                    arguments,
+                )
+            except Exception:  # exporters raise anything; the rest goes on
+                traceback.print_exc(limit=-3)
+                failed.append(path)
+                continue
             print(f"{path}: {os.path.getsize(path) / 1e6:.1f} MB", flush=True)
+    if failed:
+        sys.exit("export.py: not written: " + ", ".join(failed))
 
 
 if __name__ == "__main__":
