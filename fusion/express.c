@@ -266,7 +266,7 @@ static enum cuvil_status term_of(struct cuvil_express *ex, int value, int shift,
     }
   double scalar;
   if (cuvil_fuse_scalar(ex->fuse, value, &scalar)) {
-    *out = number(scalar);
+    *out = number(cuvil_fuse_clamp(ex->fuse, value, scalar));
     return CUVIL_OK;
   }
   const struct cuvil_value *v = &ex->fuse->graph->values[value];

@@ -61,6 +61,7 @@ struct cuvil_fuse {
   int *first_form; /* value -> first tensor that holds it, -1 */
   int *next_form;  /* tensor -> next tensor of the same value, -1 */
   int tensor_capacity, task_capacity;
+  bool warned; /* that a constant overflows */
 };
 
 /* ---- classify.c */
@@ -95,6 +96,9 @@ CUVIL_MUST_USE enum cuvil_status cuvil_fuse_want(struct cuvil_fuse *fuse,
                                                  int value,
                                                  enum cuvil_layout layout,
                                                  bool pad, int *out_tensor);
+/* A finite constant that the inner type cannot hold becomes its largest number,
+ * with one warning for each graph. */
+double cuvil_fuse_clamp(struct cuvil_fuse *fuse, int value, double number);
 /* The unpadded tensor that `read` would give without a conversion, -1. */
 int cuvil_fuse_peek(const struct cuvil_fuse *fuse, int value,
                     enum cuvil_layout layout);

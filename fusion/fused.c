@@ -4,6 +4,7 @@
  * The run uses the problems' references, so that it says whether fusion kept
  * the model's meaning, whatever the kernels do.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,17 +55,28 @@ fail:
 
 /* ---- weights */
 
+/* Finite numbers stay finite: what half precision cannot hold becomes its
+ * largest number. */
 static void copy_element(const struct cuvil_tensor *tensor, void *out,
                          int64_t to, const struct cuvil_value *value,
                          int64_t from) {
-  if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F16)
-    ((uint16_t *)out)[to] =
-        cuvil_f32_to_f16(((const float *)value->data)[from]);
-  else if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F32)
+  if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F32) {
     ((float *)out)[to] = ((const float *)value->data)[from];
-  else
-    cuvil_store(tensor->dtype, out, (size_t)to,
-                cuvil_load(value->dtype, value->data, (size_t)from));
+    return;
+  }
+  if (value->dtype == CUVIL_F32 && tensor->dtype == CUVIL_F16) {
+    float number = ((const float *)value->data)[from];
+    if (isfinite(number) && fabsf(number) > 65504.0f)
+      number = number < 0 ? -65504.0f : 65504.0f;
+    ((uint16_t *)out)[to] = cuvil_f32_to_f16(number);
+    return;
+  }
+  double number = cuvil_load(value->dtype, value->data, (size_t)from);
+  double most = cuvil_dtype_max(tensor->dtype);
+  if (cuvil_dtype_is_float(tensor->dtype) && isfinite(number) &&
+      fabs(number) > most)
+    number = number < 0 ? -most : most;
+  cuvil_store(tensor->dtype, out, (size_t)to, number);
 }
 
 enum cuvil_status cuvil_fused_weight(const struct cuvil_fused *fused, int index,
@@ -90,7 +102,13 @@ enum cuvil_status cuvil_fused_weight(const struct cuvil_fused *fused, int index,
     elements *= tensor->dims[i];
   }
   if (plain && elements == total) {
-    cuvil_convert(tensor->dtype, out, value->dtype, value->data, (size_t)total);
+    if (tensor->dtype == value->dtype || !cuvil_dtype_is_float(tensor->dtype)) {
+      cuvil_convert(tensor->dtype, out, value->dtype, value->data,
+                    (size_t)total);
+      return CUVIL_OK;
+    }
+    for (int64_t i = 0; i < total; ++i)
+      copy_element(tensor, out, i, value, i);
     return CUVIL_OK;
   }
   memset(out, 0, tensor->bytes);

@@ -45,11 +45,13 @@ static bool split_rows(const struct cuvil_view *view, int split, bool any_order,
                        struct rows *out) {
   struct cuvil_factor rows[CUVIL_VIEW_MAX], columns[CUVIL_VIEW_MAX];
   int row_count = 0, column_count = 0;
-  for (int i = 0; i < view->count; ++i)
+  for (int i = 0; i < view->count; ++i) {
+    if (view->f[i].stride == 0) return false; /* an Expand's */
     if (view->f[i].axis < split)
       rows[row_count++] = view->f[i];
     else
       columns[column_count++] = view->f[i];
+  }
   if (any_order) sort_by_stride(rows, row_count);
   if (!one_stride(rows, row_count, &out->row_stride) ||
       !one_stride(columns, column_count, &out->column_stride))
@@ -288,7 +290,8 @@ static bool batch_strides(const struct cuvil_fuse *fuse, int tensor, int value,
       leading.f[leading.count++] = *f;
       continue;
     }
-    if (f->inner != 1 || f->extent != v->dims[f->axis]) return false;
+    if (f->inner != 1 || f->extent != v->dims[f->axis] || f->stride == 0)
+      return false;
     strides[1 + axis] = f->stride;
   }
   cuvil_space_begin(&space, batch, out->dims, NULL);

@@ -7,9 +7,11 @@
  * task writes goes straight into a graph output when it can: plain layout, and
  * nobody else needs it in another type.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "fusion/fuse.h"
 
 static const int nhwc_perm[4] = {0, 2, 3, 1};
@@ -36,6 +38,39 @@ enum cuvil_dtype cuvil_fuse_dtype(const struct cuvil_fuse *fuse, int value) {
 bool cuvil_fuse_trivial(const struct cuvil_value *value) {
   return value->rank != 4 || value->dims[1] == 1 ||
          value->dims[2] * value->dims[3] == 1;
+}
+
+double cuvil_fuse_clamp(struct cuvil_fuse *fuse, int value, double number) {
+  enum cuvil_dtype dtype = cuvil_fuse_dtype(fuse, value);
+  if (!cuvil_dtype_is_float(dtype)) return number;
+  double most = cuvil_dtype_max(dtype);
+  if (!isfinite(number) || fabs(number) <= most) return number;
+  if (!fuse->warned)
+    cuvil_log_warning(
+        "constant `%s` (%.3g) is more than %s holds: %.6g is used, and so for "
+        "others like it",
+        fuse->graph->values[value].name, number, cuvil_dtype_name(dtype),
+        number < 0 ? -most : most);
+  fuse->warned = true;
+  return number < 0 ? -most : most;
+}
+
+/* A constant tensor with such a number: its bytes are made later (fused.c),
+ * where there is nobody to warn. */
+static void warn_overflow(struct cuvil_fuse *fuse, int value,
+                          enum cuvil_dtype dtype) {
+  const struct cuvil_value *v = &fuse->graph->values[value];
+  if (fuse->warned || dtype != CUVIL_F16 || v->dtype == CUVIL_F16 ||
+      !cuvil_dtype_is_float(v->dtype))
+    return;
+  int64_t count = cuvil_value_elements(v);
+  double most = cuvil_dtype_max(dtype);
+  for (int64_t i = 0; i < count && !fuse->warned; ++i) {
+    double number = v->dtype == CUVIL_F32
+                        ? (double)((const float *)v->data)[i]
+                        : cuvil_load(v->dtype, v->data, (size_t)i);
+    if (fabs(number) > most) (void)cuvil_fuse_clamp(fuse, value, number);
+  }
 }
 
 static bool tensor_is(const struct cuvil_fuse *fuse,
@@ -452,6 +487,7 @@ enum cuvil_status cuvil_fuse_weight(struct cuvil_fuse *fuse, int value,
       return CUVIL_OK;
     }
   }
+  warn_overflow(fuse, value, dtype);
   return add_tensor(fuse, &tensor, out_tensor);
 }
 
