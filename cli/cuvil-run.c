@@ -336,6 +336,8 @@ static enum cuvil_status open_plan(struct job *job) {
   CUVIL_TRY(cuvil_run_io_create(plan->input_count, plan->inputs,
                                 plan->output_count, plan->outputs,
                                 (uint64_t)job->args->seed, &job->io));
+  CUVIL_TRY(
+      cuvil_run_io_indices(&job->io, plan, NULL, (uint64_t)job->args->seed));
   fprintf(job->say, "%s: %d kernels on %s (%s, %s)\n", job->args->path,
           plan->step_count, job->target.env.gpu, plan->precision, plan->fusion);
   return CUVIL_OK;
@@ -354,6 +356,8 @@ static enum cuvil_status open_cpu(struct job *job) {
   CUVIL_TRY(cuvil_run_io_create(job->graph->input_count, job->graph_inputs,
                                 job->graph->output_count, job->graph_outputs,
                                 (uint64_t)job->args->seed, &job->io));
+  CUVIL_TRY(cuvil_run_io_indices(&job->io, NULL, job->graph,
+                                 (uint64_t)job->args->seed));
   fprintf(job->say, "%s: %d nodes on the CPU (reference executor)\n",
           job->args->path, job->graph->model_node_count);
   return CUVIL_OK;

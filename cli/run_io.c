@@ -39,14 +39,15 @@ static void release(int count, void **data) {
   free(data);
 }
 
+/* Integers are below `bound`. */
 static void fill_random(const struct cuvil_plan_tensor *tensor, void *data,
-                        uint64_t seed) {
+                        uint64_t bound, uint64_t seed) {
   struct cuvil_rng rng = {.state = seed};
   int64_t elements = elements_of(tensor);
   for (int64_t i = 0; i < elements; ++i) {
     double value = cuvil_dtype_is_float(tensor->dtype)
                        ? cuvil_rng_normal(&rng)
-                       : (double)cuvil_rng_below(&rng, 2);
+                       : (double)cuvil_rng_below(&rng, bound);
     cuvil_store(tensor->dtype, data, (size_t)i, value);
   }
 }
@@ -69,11 +70,79 @@ enum cuvil_status cuvil_run_io_create(int input_count,
     goto fail;
   }
   for (int i = 0; i < input_count; ++i)
-    fill_random(&inputs[i], out->in[i], seed + (uint64_t)i * 1000003);
+    fill_random(&inputs[i], out->in[i], 2, seed + (uint64_t)i * 1000003);
   return CUVIL_OK;
 fail:
   cuvil_run_io_free(out);
   return status;
+}
+
+/* Rows of the table that plan input `input` indexes; 0: none. */
+static enum cuvil_status plan_rows(const struct cuvil_plan *plan, int input,
+                                   int64_t *out_rows) {
+  *out_rows = 0;
+  for (int s = 0; s < plan->step_count; ++s) {
+    const struct cuvil_plan_step *step = &plan->steps[s];
+    if (strncmp(step->problem, "gather/", 7) != 0) continue;
+    struct cuvil_problem problem;
+    CUVIL_TRY(cuvil_problem_parse(step->problem, &problem));
+    for (int b = 0; b < step->program->buffer_count; ++b) {
+      const struct cuvil_program_buffer *buffer = &step->program->buffers[b];
+      int64_t rows = problem.dims[CUVIL_GATHER_DIM_V].extent;
+      if (buffer->role == CUVIL_BUFFER_OPERAND &&
+          buffer->operand == CUVIL_GATHER_INDEX &&
+          step->bindings[b].place == CUVIL_PLACE_INPUT &&
+          step->bindings[b].index == input &&
+          (*out_rows == 0 || rows < *out_rows))
+        *out_rows = rows;
+    }
+  }
+  return CUVIL_OK;
+}
+
+/* The same for a graph: through what keeps integers as they are. */
+static int64_t graph_rows(const struct cuvil_graph *graph, int input) {
+  static const char *const same[] = {"Reshape", "Unsqueeze", "Squeeze",
+                                     "Flatten", "Identity",  "Cast",
+                                     "Slice",   "Transpose"};
+  int64_t least = 0;
+  bool *follows = calloc((size_t)graph->value_count + 1, sizeof(bool));
+  if (!follows) return 0;
+  follows[graph->inputs[input]] = true;
+  for (int n = 0; n < graph->node_count; ++n) {
+    const struct cuvil_node *node = &graph->nodes[n];
+    if (node->removed || node->input_count < 1) continue;
+    bool passes = false;
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); ++i)
+      passes = passes || strcmp(node->op, same[i]) == 0;
+    if (passes && node->inputs[0] >= 0 && follows[node->inputs[0]])
+      follows[node->outputs[0]] = true;
+    if (strcmp(node->op, "Gather") != 0 || node->inputs[1] < 0 ||
+        !follows[node->inputs[1]])
+      continue;
+    const struct cuvil_value *table = &graph->values[node->inputs[0]];
+    int64_t axis = cuvil_node_int(node, "axis", 0);
+    int64_t rows = table->dims[axis < 0 ? axis + table->rank : axis];
+    if (least == 0 || rows < least) least = rows;
+  }
+  free(follows);
+  return least;
+}
+
+enum cuvil_status cuvil_run_io_indices(struct cuvil_run_io *io,
+                                       const struct cuvil_plan *plan,
+                                       const struct cuvil_graph *graph,
+                                       uint64_t seed) {
+  for (int i = 0; i < io->input_count; ++i) {
+    int64_t rows = 0;
+    if (cuvil_dtype_is_float(io->inputs[i].dtype)) continue;
+    if (plan) CUVIL_TRY(plan_rows(plan, i, &rows));
+    if (graph && rows == 0) rows = graph_rows(graph, i);
+    if (rows > 0)
+      fill_random(&io->inputs[i], io->in[i], (uint64_t)rows,
+                  seed + (uint64_t)i * 1000003);
+  }
+  return CUVIL_OK;
 }
 
 void cuvil_run_io_free(struct cuvil_run_io *io) {

@@ -23,6 +23,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_run_io_create(
     const struct cuvil_plan_tensor *outputs, uint64_t seed,
     struct cuvil_run_io *out);
 void cuvil_run_io_free(struct cuvil_run_io *io);
+/* Integer inputs that were not given are 0 or 1, as a mask is; those that
+ * index a table (the step or node that gathers says so) become random rows of
+ * it.  Either may be NULL.  Call it before inputs are loaded. */
+CUVIL_MUST_USE enum cuvil_status cuvil_run_io_indices(
+    struct cuvil_run_io *io, const struct cuvil_plan *plan,
+    const struct cuvil_graph *graph, uint64_t seed);
 
 /* "NAME:FILE".  CU_ERR_INVALID_TENSOR_LAYOUT when the file's type or shape is
  * not the input's. */

@@ -1,9 +1,10 @@
 /* copy.c - nodes that only move elements.
  *
  * A view costs nothing.  Where strides cannot say it, or its first element is
- * not aligned, the elements are copied.  A copy from or to an unaligned place
- * is cut so that its fastest dimension is odd: no kernel then reads or writes
- * several elements at once.
+ * not aligned, the elements are copied.  A kernel reads or writes several
+ * elements at once only along a dimension of stride 1; a copy from or to an
+ * unaligned place is cut into every other element along it, so that there is
+ * none.
  */
 #include <stdio.h>
 #include <string.h>
@@ -176,26 +177,38 @@ static enum cuvil_status view_tensor(struct cuvil_fuse *fuse, int root,
   return CUVIL_OK;
 }
 
-/* The task for elements [start, start + count) of the problem's last
- * dimension. */
+/* The task for every other element, from `odd[i]` on, along the dimensions
+ * `cuts[i]` (-1: none). */
 static enum cuvil_status add_part(const struct move *move,
                                   const struct cuvil_problem *problem,
-                                  int64_t start, int64_t count) {
+                                  const int cuts[2], const int odd[2]) {
   struct cuvil_task task = {.problem = *problem, .label = move->label};
   struct cuvil_problem *p = &task.problem;
-  int last = p->dim_count - 1;
   int64_t offsets[2] = {move->to_view.offset, move->from_view.offset};
-  for (int o = 0; o < 2; ++o)
-    for (int i = 0; i < p->operands[o].rank; ++i)
-      if (p->operands[o].dims[i] == last)
-        offsets[o] += start * p->operands[o].strides[i];
-  p->dims[last].extent = count;
+  for (int c = 0; c < 2; ++c) {
+    if (cuts[c] < 0) continue;
+    struct cuvil_dim *dim = &p->dims[cuts[c]];
+    dim->extent = (dim->extent + 1 - odd[c]) / 2;
+    if (dim->extent == 0) return CUVIL_OK;
+    for (int o = 0; o < 2; ++o)
+      for (int i = 0; i < p->operands[o].rank; ++i)
+        if (p->operands[o].dims[i] == cuts[c]) {
+          offsets[o] += odd[c] * p->operands[o].strides[i];
+          p->operands[o].strides[i] *= 2;
+        }
+  }
   CUVIL_TRY(cuvil_problem_finish(p));
   CUVIL_TRY(view_tensor(move->fuse, move->to, &move->to_view, offsets[0],
                         &task.tensors[0]));
   CUVIL_TRY(view_tensor(move->fuse, move->from, &move->from_view, offsets[1],
                         &task.tensors[1]));
   return cuvil_fuse_add_task(move->fuse, &task);
+}
+
+static int unit_stride_dim(const struct cuvil_operand *operand) {
+  for (int i = 0; i < operand->rank; ++i)
+    if (operand->strides[i] == 1) return operand->dims[i];
+  return -1;
 }
 
 static bool aligned(const struct cuvil_fuse *fuse, int tensor,
@@ -225,12 +238,16 @@ static enum cuvil_status make_move(const struct move *move) {
   CUVIL_TRY(cuvil_fuse_copy_problem(&space, &fuse->fused->tensors[move->to],
                                     &fuse->fused->tensors[move->from], strides,
                                     &problem));
-  int64_t extent = problem.dims[problem.dim_count - 1].extent;
-  bool whole = aligned(fuse, move->to, &move->to_view) &&
-               aligned(fuse, move->from, &move->from_view);
-  if (whole || extent % 2) return add_part(move, &problem, 0, extent);
-  CUVIL_TRY(add_part(move, &problem, 0, extent - 1));
-  return add_part(move, &problem, extent - 1, 1);
+  int cuts[2] = {-1, -1};
+  if (!aligned(fuse, move->to, &move->to_view))
+    cuts[0] = unit_stride_dim(&problem.operands[0]);
+  if (!aligned(fuse, move->from, &move->from_view))
+    cuts[1] = unit_stride_dim(&problem.operands[1]);
+  if (cuts[1] == cuts[0]) cuts[1] = -1;
+  for (int i = 0; i < (cuts[0] < 0 ? 1 : 2); ++i)
+    for (int j = 0; j < (cuts[1] < 0 ? 1 : 2); ++j)
+      CUVIL_TRY(add_part(move, &problem, cuts, (int[]){i, j}));
+  return CUVIL_OK;
 }
 
 static enum cuvil_status label_of(struct cuvil_fuse *fuse, int node,

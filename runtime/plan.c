@@ -91,8 +91,11 @@ static enum cuvil_status check_binding(
     const struct cuvil_binding *binding, const char *origin, int step) {
   uint64_t room;
   bool zeroed = buffer->role == CUVIL_BUFFER_ZEROED;
+  /* An operand may be the inside of a tensor, read element by element. */
+  uint64_t alignment = buffer->role == CUVIL_BUFFER_OPERAND ? 2 : 16;
   if (!place_bytes(plan, binding, &room) || binding->offset > room ||
-      buffer->bytes > room - binding->offset || binding->offset % 16 != 0)
+      buffer->bytes > room - binding->offset ||
+      binding->offset % alignment != 0)
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "%s: step %d: a buffer of %llu bytes is bound outside "
                       "its place, at %llu",

@@ -65,7 +65,8 @@ void cuvil_plan_destroy(struct cuvil_plan *plan);
 /* Every rule that writing, reading and running rely on: each program checked,
  * each buffer bound inside its place, zeroed buffers in the zeroed area and
  * nothing else there, offsets multiples of 16 (256 is what the compiler
- * gives), tensors' bytes those of their shape.  CU_ERR_INVALID_ARGUMENT. */
+ * gives; 2 for operands, which may begin inside a tensor), tensors' bytes those
+ * of their shape.  CU_ERR_INVALID_ARGUMENT. */
 CUVIL_MUST_USE enum cuvil_status cuvil_plan_check(const struct cuvil_plan *plan,
                                                   const char *origin);
 /* Every module needs its cubin.  An existing file stays as it is until the
