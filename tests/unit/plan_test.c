@@ -179,7 +179,7 @@ static void test_write_refuses(void **state) {
   struct cuvil_binding *binding = &plan->steps[0].bindings[1];
   binding->offset = 1808;
   assert_int_equal(cuvil_plan_write(plan, plan_path), CU_ERR_INVALID_ARGUMENT);
-  binding->offset = 8;
+  binding->offset = 9;
   assert_int_equal(cuvil_plan_write(plan, plan_path), CU_ERR_INVALID_ARGUMENT);
   binding->offset = 0;
   binding->place = CUVIL_PLACE_ZEROED;
