@@ -101,7 +101,6 @@ static const char *refuse_value(const struct cuvil_value *value) {
   if (value->rank > CUVIL_MAX_RANK) return "more than 6 dimensions";
   for (int i = 0; i < value->rank; ++i) {
     if (value->dims[i] < 0) return "dynamic shape (give --shapes)";
-    if (value->dims[i] == 0) return "empty tensor";
   }
   return NULL;
 }
@@ -330,6 +329,24 @@ static bool renames(const struct cuvil_fuse *fuse,
          fuse->fused->options.precision != CUVIL_PRECISION_MODEL;
 }
 
+static bool is_empty(const struct cuvil_fuse *fuse, int value) {
+  return value >= 0 && fuse->graph->values[value].rank > 0 &&
+         cuvil_value_elements(&fuse->graph->values[value]) == 0;
+}
+
+/* What has no elements is not computed.  Only a concatenation can read it and
+ * still have something to do. */
+static const char *refuse_empty(const struct cuvil_fuse *fuse,
+                                const struct cuvil_node *node) {
+  if (strcmp(node->op, "Concat") == 0) return NULL;
+  for (int i = 0; i < node->input_count; ++i) {
+    int value = cuvil_fuse_input(fuse, node, i);
+    if (is_empty(fuse, value) && !fuse->graph->values[value].data)
+      return "empty tensor";
+  }
+  return NULL;
+}
+
 static void mark_live(struct cuvil_fuse *fuse, bool *needed) {
   const struct cuvil_graph *graph = fuse->graph;
   for (int i = 0; i < graph->output_count; ++i)
@@ -339,7 +356,8 @@ static void mark_live(struct cuvil_fuse *fuse, bool *needed) {
     if (node->removed || fuse->classes[n] == CUVIL_CLASS_RENAME) continue;
     bool live = false;
     for (int o = 0; o < node->output_count; ++o)
-      live |= node->outputs[o] >= 0 && needed[node->outputs[o]];
+      live |= node->outputs[o] >= 0 && needed[node->outputs[o]] &&
+              !is_empty(fuse, node->outputs[o]);
     if (!live) continue;
     fuse->classes[n] = CUVIL_CLASS_POINTWISE; /* for now: not dead */
     for (int i = 0; i < node->input_count; ++i) {
@@ -420,6 +438,7 @@ static enum cuvil_status check_nodes(struct cuvil_fuse *fuse) {
     const struct cuvil_node *node = &graph->nodes[n];
     if (node->removed || fuse->classes[n] == CUVIL_CLASS_DEAD) continue;
     const char *reason = classify_node(fuse, n);
+    if (!reason) reason = refuse_empty(fuse, node);
     const char *name = node->name[0] || node->output_count == 0
                            ? node->name
                            : graph->values[node->outputs[0]].name;

@@ -339,6 +339,7 @@ enum cuvil_status cuvil_fuse_concat(struct cuvil_fuse *fuse, int node) {
   CUVIL_TRY(cuvil_fuse_define(fuse, out, CUVIL_LAYOUT_PLAIN, &to));
   for (int i = 0; i < n->input_count; ++i) {
     int value = cuvil_fuse_input(fuse, n, i);
+    if (cuvil_value_elements(value_at(fuse, value)) == 0) continue;
     CUVIL_TRY(place(fuse, label, value, to, at));
     at[axis] += value_at(fuse, value)->dims[axis];
   }

@@ -168,7 +168,8 @@ static enum cuvil_status try_attention(struct cuvil_graph *graph, int softmax) {
   struct found found = {.mask = -1, .scale = 1};
   int64_t axis = cuvil_node_int(node, "axis", node->opset < 13 ? 1 : -1);
   if (axis < 0) axis += p->rank;
-  if (p->rank < 3 || axis != p->rank - 1) return CUVIL_OK;
+  if (p->rank < 3 || axis != p->rank - 1 || cuvil_value_elements(p) <= 0)
+    return CUVIL_OK;
   int user = cuvil_only_user(graph, node->outputs[0]);
   if (user < 0 || strcmp(graph->nodes[user].op, "MatMul") != 0 ||
       graph->nodes[user].inputs[0] != node->outputs[0])

@@ -632,7 +632,9 @@ enum cuvil_status cuvil_fuse_finish_io(struct cuvil_fuse *fuse) {
   const struct cuvil_graph *graph = fuse->graph;
   for (int i = 0; i < graph->output_count; ++i) {
     int value = fuse->canon[graph->outputs[i]], made;
-    if (output_written(fuse, value, i)) continue;
+    if (output_written(fuse, value, i) ||
+        cuvil_value_elements(&graph->values[value]) == 0)
+      continue;
     const struct cuvil_value *v = &graph->values[value];
     enum cuvil_dtype dtype = graph->values[graph->outputs[i]].dtype;
     struct cuvil_tensor tensor =
