@@ -30,7 +30,8 @@ WERROR ?= -Werror
 OPT_release := -O2 -g
 OPT_debug := -O0 -g3
 # The sanitizers' own code makes the compiler see truncations that cannot be.
-OPT_asan := -O1 -g -Wno-format-truncation -fsanitize=address -fno-omit-frame-pointer
+OPT_asan := -O1 -g1 -Wno-format-truncation -fsanitize=address,undefined \
+            -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_ubsan := -O1 -g -Wno-format-truncation -fsanitize=undefined -fno-sanitize-recover=undefined
 PKG_CFLAGS = $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PKG_LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
@@ -38,7 +39,7 @@ PKG_LIBS = $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 CPPFLAGS := -D_GNU_SOURCE -Iinclude -I. -I$(GEN)
 CFLAGS := -std=c11 $(OPT_$(MODE)) $(WARN) $(WERROR) -fPIC \
           -fvisibility=hidden -pthread
-LDFLAGS := $(filter -fsanitize=%,$(OPT_$(MODE))) -pthread
+LDFLAGS := $(filter -fsanitize=% -fno-sanitize%,$(OPT_$(MODE))) -pthread
 LDLIBS = $(PKG_LIBS) -ldl -lm
 
 SRC := $(foreach r,$(ROOMS),$(wildcard $(r)/*.c) $(wildcard $(r)/*/*.c))
@@ -57,7 +58,7 @@ EMBED := $(wildcard spaces/*.json) $(wildcard kernels/*/*.cu) \
          $(wildcard kernels/*/*.cuh) $(wildcard problem/checked*.h)
 
 .PHONY: all deps demo check check-full check-gpu lint fuzz dist install clean \
-        help tests format
+        help tests fakes format
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -119,6 +120,7 @@ $(B)/tests/%.so: tests/fake/%.c
 	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(CFLAGS) $(LDFLAGS) \
 	  -MMD -MP -shared -o $@ $<
 
+fakes: $(FAKES)
 tests: $(TESTS) $(FAKES)
 
 -include $(shell find build/$(MODE) -name '*.d' 2>/dev/null)

@@ -57,7 +57,7 @@ check-full:
 	$(Q)CUVIL_TEST_FULL=1 bash tools/check.sh
 
 check-gpu: gpu-tests all
-	$(Q)bash tests/run.sh $(GPU_TESTS)
+	$(Q)CUVIL_TEST_JOBS=1 bash tests/run.sh $(GPU_TESTS)
 
 lint:
 	$(Q)bash tools/lint.sh
