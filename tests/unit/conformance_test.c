@@ -2,6 +2,8 @@
  * executor, and through fusion and the problems' references.
  *
  *   conformance_test [-v] [FOLDER [CASE...]]
+ *   conformance_test --model MODEL.onnx...   a model's fused problems against
+ *                                            its graph, on random inputs
  *
  * One line of TAP for each case that is not refused: a wrong value, or an
  * error other than a refusal by name, fails.  Refusals are counted at the end;
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/run_io.h"
 #include "tests/support/conformance.h"
 
 static const char default_folder[] = "/usr/share/libonnx-testdata/data/node";
@@ -68,13 +71,73 @@ static void run_case(const char *folder, const char *name, bool verbose,
   conformance_close(&c);
 }
 
+/* ---- whole models, by hand */
+static const struct cuvil_fusion_options model_ways[] = {
+    {CUVIL_FUSION_NONE, CUVIL_PRECISION_MODEL},
+    {CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_MODEL},
+    {CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_FP16},
+    {CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_BF16}};
+
+static bool check_way(const struct cuvil_graph *graph, struct cuvil_run_io *io,
+                      const struct cuvil_fusion_options *how, int line) {
+  struct cuvil_fused *fused = NULL;
+  struct cuvil_run_tolerance tolerance = {.relative_l2 = 1e-5};
+  if (how->precision == CUVIL_PRECISION_FP16) tolerance.relative_l2 = 1e-2;
+  if (how->precision == CUVIL_PRECISION_BF16) tolerance.relative_l2 = 5e-2;
+  enum cuvil_status status = cuvil_fuse(graph, how, &fused);
+  int tasks = fused ? fused->task_count : 0;
+  if (status == CUVIL_OK)
+    status =
+        cuvil_fused_execute(fused, (const void *const *)io->in, io->out, 0);
+  cuvil_fused_destroy(fused);
+  if (status == CUVIL_OK)
+    status = cuvil_run_io_compare(io, &tolerance, stdout, NULL);
+  printf("%s %d - %s %s: %d tasks\n", status == CUVIL_OK ? "ok" : "not ok",
+         line, cuvil_fusion_strategy_name(how->strategy),
+         cuvil_precision_name(how->precision), tasks);
+  if (status != CUVIL_OK) printf("# %s\n", cuvil_last_error());
+  fflush(stdout);
+  return status == CUVIL_OK;
+}
+
+static int check_model(const char *path) {
+  struct cuvil_graph *graph = NULL;
+  struct cuvil_plan_tensor *inputs = NULL, *outputs = NULL;
+  struct cuvil_run_io io = {0};
+  int bad = 1;
+  printf("# %s\n", path);
+  if (cuvil_graph_import(path, NULL, &graph) == CUVIL_OK &&
+      cuvil_run_io_tensors(graph, false, &inputs) == CUVIL_OK &&
+      cuvil_run_io_tensors(graph, true, &outputs) == CUVIL_OK &&
+      cuvil_run_io_create(graph->input_count, inputs, graph->output_count,
+                          outputs, 1, &io) == CUVIL_OK &&
+      cuvil_run_io_reference(&io, graph) == CUVIL_OK) {
+    bad = 0;
+    for (size_t i = 0; i < sizeof(model_ways) / sizeof(model_ways[0]); ++i)
+      bad += !check_way(graph, &io, &model_ways[i], (int)i + 1);
+  } else {
+    printf("not ok 1 - %s\n", cuvil_last_error());
+  }
+  cuvil_run_io_free(&io);
+  free(inputs);
+  free(outputs);
+  cuvil_graph_destroy(graph);
+  return bad;
+}
+
 int main(int argc, char **argv) {
+  cuvil_log_setup("conformance_test", CUVIL_LOG_QUIET);
+  if (argc > 2 && strcmp(argv[1], "--model") == 0) {
+    int bad = 0;
+    for (int i = 2; i < argc; ++i)
+      bad += check_model(argv[i]);
+    return bad != 0;
+  }
   bool verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
   int at = 1 + verbose, cases;
   const char *folder = at < argc ? argv[at++] : default_folder;
   struct tally cpu = {0}, fused = {0};
   bool all = at >= argc;
-  cuvil_log_setup("conformance_test", CUVIL_LOG_QUIET);
   char **names = conformance_list(folder, &cases);
   if (!names) {
     printf("ok 1 # SKIP %s is not there (Debian: libonnx-testdata)\n", folder);
