@@ -56,34 +56,39 @@ DEVICE float quad_sum(float x) {
 
 // How the block's threads share the copying of COUNT rows of WIDTH elements:
 // each takes the same chunk of every `step`-th row.  Chunks beyond WIDTH (up to
-// a multiple of 16 elements) and rows beyond `count` become zeros.
+// a multiple of 16 elements) and rows beyond `count` become zeros.  Loads go
+// down the rows, COUNT at a time, from the `first` that start is told.
 template <int COUNT, int WIDTH>
 struct row_loader {
   static constexpr int chunks = (WIDTH + 15) / 16 * 2;
   static constexpr int pitch = chunks * 16 + 16;
   static constexpr int step = THREADS / chunks;
   static constexpr int passes = (COUNT + step - 1) / step;
+  static constexpr bool even = COUNT % step == 0 && THREADS % chunks == 0;
   const u8 *from;
   i64 row_bytes;
   u32 to;
   int row; // COUNT: this thread has nothing to do
   bool filled;
-  DEVICE_MEMBER void start(const ELEMENT *base, i64 row_stride) {
+  DEVICE_MEMBER void start(const ELEMENT *base, i64 row_stride, int first) {
     const int chunk = threadIdx.x % chunks;
     row = threadIdx.x / chunks;
-    if (row >= step) row = COUNT;
+    if (!even && row >= step) row = COUNT;
     filled = chunk * 8 < WIDTH;
     row_bytes = row_stride * SIZE;
-    from = (const u8 *)base + row * row_bytes + chunk * 16;
+    from = (const u8 *)base + (first + row) * row_bytes + chunk * 16;
     to = row * pitch + chunk * 16;
+    // Else the compiler saves registers and computes them again in every turn.
+    asm volatile("" : "+r"(to), "+r"(row), "+l"(from));
   }
-  DEVICE_MEMBER void load(u32 panel, int first, int count) const {
-    const u8 *p = from + first * row_bytes;
+  DEVICE_MEMBER void load(u32 panel, int first, int count) {
 #pragma unroll
     for (int i = 0; i < passes; i++)
-      if (COUNT % step == 0 && THREADS % chunks == 0 || row + i * step < COUNT)
-        copy_async<16>(panel + to + i * (step * pitch), p + i * step * row_bytes,
+      if (even || row + i * step < COUNT)
+        copy_async<16>(panel + to + i * (step * pitch),
+                       from + i * step * row_bytes,
                        filled && first + row + i * step < count);
+    from += COUNT * row_bytes;
   }
 };
 
@@ -165,6 +170,7 @@ struct tile_attention {
     q_at = (warp_q * ROWS + straight) * PITCH_D + lane / 16 * 16;
     k_at = (slice * COLUMNS + crossed) * PITCH_D + lane / 8 % 2 * 16;
     v_at = (slice * COLUMNS + straight) * PITCH_DV + lane / 16 * 16;
+    asm volatile("" : "+r"(k_at), "+r"(v_at)); // kept, as in row_loader
 #pragma unroll
     for (int i = 0; i < BLOCKS_Q; i++) {
       top[i][0] = top[i][1] = MINUS_INFINITY;
@@ -438,9 +444,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_mma(
   row_loader<TILE_Q, D> from_q;
   row_loader<TILE_KV, D> from_k;
   row_loader<TILE_KV, DV> from_v;
-  from_q.start(q + batch * q_b + head * q_h, q_s);
-  from_k.start(k + batch * k_b + kv_head * k_h, k_s);
-  from_v.start(v + batch * v_b + kv_head * v_h, v_s);
+  from_q.start(q + batch * q_b + head * q_h, q_s, q0);
+  from_k.start(k + batch * k_b + kv_head * k_h, k_s, begin * TILE_KV);
+  from_v.start(v + batch * v_b + kv_head * v_h, v_s, begin * TILE_KV);
 
   // ---- the first copies; K and V of a tile are groups of their own
   const u32 ring = base + Q_BYTES;

@@ -311,6 +311,9 @@ static void emu_cvt_rn_bf16x2_f32(uint32_t &r, float high, float low) {
 static void emu_cvt_rna_tf32_f32(uint32_t &r, float f) {
   r = (__float_as_uint(f) + 0x1000) & ~0x1fffu;
 }
+// No instruction: the value is hidden from the compiler.
+template <typename... T>
+static void emu_(T &...) {}
 static void emu_ex2_approx_ftz_f32(float &r, float a) {
   r = exp2f(a);
 }
