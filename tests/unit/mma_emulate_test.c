@@ -43,7 +43,7 @@ static const char *skip_brackets(const char *p) {
 static void put_name(const char *p, struct cuvil_buf *out) {
   while (*p != '"')
     p++;
-  for (p++; *p && *p != ' ' && *p != ';'; p++)
+  for (p++; *p && !strchr(" ;\"", *p); p++)
     cuvil_buf_printf(out, "%c", *p == '.' || *p == ':' ? '_' : *p);
 }
 
