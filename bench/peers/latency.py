@@ -16,8 +16,8 @@ Every round times a block of runs of each, in random order, between CUDA events
 on one stream; the ratio Cuvil/peer is taken within rounds, and its median is
 given with an order-statistic interval (95 %).
 
-Cuvil's plan takes and returns fp32 as the file says and converts inside; the
-PyTorch peers are handed fp16.
+Cuvil's plan takes and returns what the file says (fp32 for activations) and
+converts inside; the PyTorch peers are handed fp16.
 """
 
 import argparse
@@ -30,6 +30,7 @@ import statistics
 import sys
 import time
 
+import numpy as np
 import torch
 
 sys.path.insert(
@@ -66,10 +67,11 @@ class Cuvil:
         if status != 0:
             raise RuntimeError(self.lib.cuvil_last_error().decode())
 
-    def bind(self, x, y):
-        self.check(
-            self.lib.cuvil_instance_bind_input(self.instance, 0, x.data_ptr())
-        )
+    def bind(self, inputs, y):
+        for i, x in enumerate(inputs):
+            self.check(
+                self.lib.cuvil_instance_bind_input(self.instance, i, x.data_ptr())
+            )
         self.check(
             self.lib.cuvil_instance_bind_output(self.instance, 0, y.data_ptr())
         )
@@ -78,17 +80,17 @@ class Cuvil:
         self.check(self.lib.cuvil_instance_run(self.instance, stream))
 
 
-def graphed(call, x):
-    """`call(x)` captured; returns (replay, output tensor)."""
+def graphed(call, inputs):
+    """`call(*inputs)` captured; returns (replay, output tensor)."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side), torch.no_grad():
         for _ in range(3):
-            call(x)
+            call(*inputs)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.no_grad(), torch.cuda.graph(graph):
-        y = call(x)
+        y = call(*inputs)
     return graph.replay, y
 
 
@@ -135,28 +137,40 @@ def main():
     parser.add_argument("--runs", type=int, default=50, help="of one block")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--json")
+    # As export.py has them: they say which network the plan was made from.
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--seq", type=int)
+    parser.add_argument("--mask", action="store_true")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
     arguments = parser.parse_args()
 
-    model, shape = export.make_model(arguments.model, arguments.seed)
-    generator = torch.Generator().manual_seed(arguments.seed)
-    x32 = torch.randn((arguments.batch, *shape), generator=generator).cuda()
+    family = export.MODELS[arguments.model]
+    model = export.make_model(arguments.model, arguments)
+    rng = np.random.default_rng(arguments.seed + arguments.batch)
+    data = family.inputs(arguments, arguments.batch, rng)
+    inputs = [torch.from_numpy(array).cuda() for array in data]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     model = model.cuda()
     with torch.no_grad():
-        reference = model(x32)
+        reference = model(*inputs)
     half = model.half()
     stream = torch.cuda.current_stream()
     torch.backends.cudnn.benchmark = True
 
     runs, outputs, seconds_to_compile = {}, {}, {}
-    for layout in ("contiguous", "channels_last"):
-        form = getattr(torch, layout + "_format" if layout == "contiguous" else layout)
+    forms = {"contiguous": torch.contiguous_format}
+    if any(x.dim() == 4 for x in inputs):
+        forms["channels_last"] = torch.channels_last
+    for layout, form in forms.items():
         # A copy: captured graphs hold the addresses of their weights.
         net = copy.deepcopy(half).to(memory_format=form)
-        x = x32.half().to(memory_format=form)
-        replay, y = graphed(net, x)
-        runs["eager " + layout], outputs["eager " + layout] = replay, y
+        xs = [
+            x.half().to(memory_format=form) if x.is_floating_point() and x.dim() == 4
+            else x.half() if x.is_floating_point() else x
+            for x in inputs
+        ]
+        runs["eager " + layout], outputs["eager " + layout] = graphed(net, xs)
         if arguments.no_compile:
             continue
         begin = time.monotonic()
@@ -164,15 +178,15 @@ def main():
         fast = torch.compile(net, mode="reduce-overhead")
         with torch.no_grad():
             for _ in range(3):
-                y = fast(x)
+                y = fast(*xs)
             torch.cuda.synchronize()
         name = "compiled " + layout
         seconds_to_compile[name] = time.monotonic() - begin
         outputs[name] = y.clone()
 
-        def call(fast=fast, x=x):
+        def call(fast=fast, xs=xs):
             with torch.no_grad():
-                fast(x)
+                fast(*xs)
 
         runs[name] = call
     plans = {}
@@ -181,7 +195,7 @@ def main():
         name = name or "cuvil"
         plan = Cuvil(arguments.library, path)
         y = torch.empty_like(reference)
-        plan.bind(x32, y)
+        plan.bind(inputs, y)
         handle = stream.cuda_stream
         runs[name] = lambda plan=plan, handle=handle: plan.run(handle)
         outputs[name] = y
