@@ -356,6 +356,16 @@ int cuvil_express_inputs(const struct cuvil_node *node) {
   return strcmp(node->op, "Clip") == 0 ? 1 : node->input_count;
 }
 
+/* A cast to an integer cuts off what stands behind the point. */
+static enum cuvil_expr_op unary_op(const struct cuvil_fuse *fuse,
+                                   const struct cuvil_node *node, int found) {
+  if (strcmp(node->op, "Cast") != 0) return operators[found].op;
+  enum cuvil_dtype from = fuse->graph->values[node->inputs[0]].dtype;
+  enum cuvil_dtype to = fuse->graph->values[node->outputs[0]].dtype;
+  bool whole = !cuvil_dtype_is_float(to) && to != CUVIL_BOOL;
+  return cuvil_dtype_is_float(from) && whole ? CUVIL_OP_TRUNC : CUVIL_OP_COPY;
+}
+
 enum cuvil_status cuvil_express_node(struct cuvil_express *ex, int node) {
   const struct cuvil_node *n = &ex->fuse->graph->nodes[node];
   int found = find_operator(n->op);
@@ -372,7 +382,7 @@ enum cuvil_status cuvil_express_node(struct cuvil_express *ex, int node) {
   }
   switch (operators[found].form) {
     case UNARY:
-      result = state1(ex, operators[found].op, in[0]);
+      result = state1(ex, unary_op(ex->fuse, n, found), in[0]);
       break;
     case BINARY:
       result = state2(ex, operators[found].op, in[0], in[1]);

@@ -46,10 +46,12 @@ struct cuvil_checked {
 #define CUVIL_CHECKED_FLT_MAX 3.4028234663852886e38
 
 /* A value in fp32 terms: beyond the range it is infinite; NaN and infinity
- * are exact unless the error says that they are not sure. */
+ * are exact unless the error says that they are not sure.  An error that is
+ * NaN came of an infinite one. */
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_make(double value,
                                                       double error) {
   struct cuvil_checked c;
+  if (error != error) error = CUVIL_CHECKED_INF;
   c.value = value;
   c.error = error;
   const double size = fabs(value);
@@ -70,12 +72,19 @@ CUVIL_CHECKED struct cuvil_checked cuvil_checked_round(double value,
                                                        double carried,
                                                        double relative,
                                                        double absolute) {
-  if (carried == CUVIL_CHECKED_INF) return cuvil_checked_make(value, carried);
+  if (carried == CUVIL_CHECKED_INF || carried != carried)
+    return cuvil_checked_make(value, CUVIL_CHECKED_INF);
+  if (value - value != 0)
+    return cuvil_checked_make(value, carried); /* no rounding of infinity */
   return cuvil_checked_make(value, carried +
                                        relative * (fabs(value) + carried) +
                                        absolute + CUVIL_CHECKED_TINY);
 }
 
+/* An error scaled by a value; none of an infinite or NaN value is none. */
+CUVIL_CHECKED double cuvil_checked_scaled(double value, double error) {
+  return error == 0 ? 0 : fabs(value) * error;
+}
 CUVIL_CHECKED double cuvil_checked_larger(double a, double b) {
   return a > b ? a : b;
 }
@@ -129,21 +138,25 @@ CUVIL_CHECKED struct cuvil_checked cuvil_checked_sub(struct cuvil_checked a,
 }
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_mul(struct cuvil_checked a,
                                                      struct cuvil_checked b) {
-  return cuvil_checked_round(
-      a.value * b.value,
-      fabs(a.value) * b.error + fabs(b.value) * a.error + a.error * b.error,
-      CUVIL_CHECKED_ROUND, 0);
+  return cuvil_checked_round(a.value * b.value,
+                             cuvil_checked_scaled(a.value, b.error) +
+                                 cuvil_checked_scaled(b.value, a.error) +
+                                 cuvil_checked_scaled(a.error, b.error),
+                             CUVIL_CHECKED_ROUND, 0);
 }
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_div(struct cuvil_checked a,
                                                      struct cuvil_checked b) {
   const double value = a.value / b.value, room = fabs(b.value) - b.error;
   if (room > 0)
-    return cuvil_checked_round(value, (a.error + fabs(value) * b.error) / room,
-                               CUVIL_CHECKED_APPROX, 0);
+    return cuvil_checked_round(
+        value, (a.error + cuvil_checked_scaled(value, b.error)) / room,
+        CUVIL_CHECKED_APPROX, 0);
   /* A divisor that is zero for sure; else its sign is not known. */
+  const bool open =
+      a.error == CUVIL_CHECKED_INF || b.error == CUVIL_CHECKED_INF;
   const bool sure = b.error == 0 && fabs(a.value) > a.error;
-  return cuvil_checked_make(value,
-                            sure || value != value ? 0 : CUVIL_CHECKED_INF);
+  return cuvil_checked_make(
+      value, !open && (sure || value != value) ? 0 : CUVIL_CHECKED_INF);
 }
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_min(struct cuvil_checked a,
                                                      struct cuvil_checked b) {
@@ -221,6 +234,9 @@ CUVIL_CHECKED struct cuvil_checked cuvil_checked_sigmoid(
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_relu(struct cuvil_checked x) {
   x.value = cuvil_plain_max(x.value, 0);
   return x;
+}
+CUVIL_CHECKED struct cuvil_checked cuvil_checked_trunc(struct cuvil_checked x) {
+  return cuvil_checked_make(trunc(x.value), CUVIL_CHECKED_SPREAD(trunc, x));
 }
 CUVIL_CHECKED struct cuvil_checked cuvil_checked_gelu_erf(
     struct cuvil_checked x) {

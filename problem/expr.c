@@ -63,6 +63,8 @@ static struct cuvil_checked apply(enum cuvil_expr_op op,
       return cuvil_checked_leaky_relu(a[0], a[1]);
     case CUVIL_OP_CLIP:
       return cuvil_checked_clip(a[0], a[1], a[2]);
+    case CUVIL_OP_TRUNC:
+      return cuvil_checked_trunc(a[0]);
     case CUVIL_OP_COUNT:
       break;
   }

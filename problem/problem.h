@@ -161,7 +161,8 @@ struct cuvil_operand {
   X(HARDSIGMOID, "hardsigmoid", 3) /* x, alpha, beta */                     \
   X(LEAKY_RELU, "leaky_relu", 2)   /* x, slope */                           \
   X(CLIP, "clip", 3)               /* x, low, high; NaN passes; max(min) as \
-                                      ONNX: low > high gives high */
+                                      ONNX: low > high gives high */        \
+  X(TRUNC, "trunc", 1)             /* towards zero: a cast to an integer */
 
 enum cuvil_expr_op {
 #define CUVIL_EXPR_ENUM(id, name, args) CUVIL_OP_##id,

@@ -34,6 +34,7 @@ DEVICE float op_log(float x) { return logf(x); }
 DEVICE float op_tanh(float x) { return tanhf(x); }
 DEVICE float op_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float op_erf(float x) { return erff(x); }
+DEVICE float op_trunc(float x) { return truncf(x); }
 DEVICE float op_relu(float x) { return op_max(x, 0.0f); }
 DEVICE float op_gelu_erf(float x) {
   return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
