@@ -56,6 +56,21 @@ static const char *const real_problems[] = {
     "gemm/1 m=1 n=1000 k=2048 a=f16[m,k] b=f16[n,k]:weight c=f32[m,n] acc=f32 "
     "epi{out=add(acc,bias[n])}",
     "gemm/1 m=300 n=700 k=1100 a=f32[m,k] b=f32[k,n] c=f32[m,n] acc=f32",
+    "attention/1 b=8 hq=12 hkv=12 sq=128 skv=128 d=64 dv=64 "
+    "q=f16[b,sq,hq,d]@(294912,2304,64,1) k=f16[b,skv,hkv,d]@(294912,2304,64,1) "
+    "v=f16[b,skv,hkv,dv]@(294912,2304,64,1) o=f16[b,sq,hq,dv] scale=0.125 "
+    "mask=f16[b,skv]:add acc=f32",
+    "attention/1 b=1 hq=12 hkv=12 sq=512 skv=512 d=64 dv=64 "
+    "q=f16[b,sq,hq,d]@(1179648,2304,64,1) "
+    "k=f16[b,skv,hkv,d]@(1179648,2304,64,1) "
+    "v=f16[b,skv,hkv,dv]@(1179648,2304,64,1) o=f16[b,sq,hq,dv] scale=0.125 "
+    "causal=1 acc=f32",
+    "attention/1 b=2 hq=8 hkv=2 sq=197 skv=250 d=128 dv=128 q=bf16[b,hq,sq,d] "
+    "k=bf16[b,hkv,skv,d] v=bf16[b,hkv,skv,dv] o=bf16[b,sq,hq,dv] scale=0.0884 "
+    "causal=1 acc=f32",
+    "attention/1 b=1 hq=4 hkv=4 sq=130 skv=130 d=64 dv=64 q=f32[b,sq,hq,d] "
+    "k=f32[b,skv,hkv,d] v=f32[b,skv,hkv,dv] o=f32[b,sq,hq,dv] scale=0.125 "
+    "mask=bool[b,sq,skv]:keep acc=f32",
     NULL,
 };
 
