@@ -255,6 +255,8 @@ enum cuvil_status cuvil_rewrite(struct cuvil_fused *fused,
   struct cuvil_graph *copy = fused->copy;
   CUVIL_TRY(bypass_renames(fused));
   CUVIL_TRY(rewrite_splits(copy));
+  CUVIL_TRY(cuvil_rewrite_conditions(copy));
+  CUVIL_TRY(cuvil_sweep(copy));
   enum cuvil_fusion_strategy strategy = fused->options.strategy;
   if (strategy != CUVIL_FUSION_NONE) {
     CUVIL_TRY(cuvil_rewrite_activations(copy));

@@ -509,6 +509,68 @@ static void random_graphs(void **state) {
   }
 }
 
+/* Masks that are computed from an integer input, boolean in between. */
+static void boolean_masks(void **state) {
+  (void)state;
+  for (int how = 0; how < 6; ++how) {
+    struct net net;
+    int64_t shape[2] = {B, S}, ones[4] = {B, 1, 1, S};
+    int64_t all[4] = {B, HEADS, S, S}, wide[4] = {B, 1, S, S};
+    int mask;
+    net_begin(&net, 3 + (uint64_t)how);
+    net.graph->opset = 13;
+    int x = net_input(&net, 3, rows);
+    assert_int_equal(cuvil_graph_add_value(net.graph, "attention_mask",
+                                           CUVIL_I64, 2, shape, NULL, &mask),
+                     CUVIL_OK);
+    assert_int_equal(cuvil_graph_add_input(net.graph, mask), CUVIL_OK);
+    net.rank[mask] = 2;
+    memcpy(net.dims[mask], shape, sizeof(shape));
+    int c;
+    if (how % 3 == 1) { /* 0 < mask */
+      int64_t zero = 0;
+      c = net_node(&net, "Less", 2, (int[]){int_constant(&net, 1, &zero), mask},
+                   2, shape);
+    } else {
+      c = net_node(&net, "Cast", 1, &mask, 2, shape);
+      assert_int_equal(
+          cuvil_graph_set_int(net.graph, net_last_node(&net), "to", 9),
+          CUVIL_OK);
+    }
+    c = reshape(&net, c, 4, ones);
+    if (how % 3 == 2) { /* and not the one before, cut anew */
+      c = net_node(&net, "Expand", 2, (int[]){c, int_constant(&net, 4, wide)},
+                   4, wide);
+      int other = net_unary(&net, "Not", c);
+      c = net_binary(&net, "Or", c, net_binary(&net, "And", c, other));
+    }
+    int q = heads_of(&net, linear(&net, x)), v = heads_of(&net, x);
+    int k = transpose(&net, heads_of(&net, linear(&net, x)), 4,
+                      (int64_t[]){0, 1, 3, 2});
+    int scores = matmul(&net, q, k), low = number(&net, -INFINITY);
+    if (how < 3) {
+      scores = net_node(&net, "Where", 3, (int[]){c, scores, low}, 4, all);
+    } else {
+      int added = net_node(&net, "Where", 3, (int[]){c, number(&net, 0), low},
+                           4, net.dims[c]);
+      scores = net_binary(&net, "Add", scores, added);
+    }
+    int y = matmul(&net, softmax(&net, scores, -1), v);
+    y = reshape(&net, transpose(&net, y, 4, (int64_t[]){0, 2, 1, 3}), 3, rows);
+    net_output(&net, y);
+    net_finish(&net);
+    check_net(&net, how);
+    struct cuvil_fused *fused =
+        fuse(net.graph, CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_FP32);
+    int attentions = 0;
+    for (int t = 0; t < fused->task_count; ++t)
+      attentions += fused->tasks[t].problem.kind == CUVIL_KIND_ATTENTION;
+    assert_int_equal(attentions, 1);
+    cuvil_fused_destroy(fused);
+    net_end(&net);
+  }
+}
+
 /* Nothing of a tensor, put before all of another: what is empty costs nothing
  * and hurts nothing. */
 static void empty_tensors(void **state) {
@@ -574,17 +636,12 @@ static void kernels_of_layers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bert),
-      cmocka_unit_test(bert_with_mask),
-      cmocka_unit_test(gpt2),
-      cmocka_unit_test(gpt2_sdpa),
-      cmocka_unit_test(vit),
-      cmocka_unit_test(llama),
-      cmocka_unit_test(mobilenet_v2),
-      cmocka_unit_test(efficientnet_b0),
-      cmocka_unit_test(random_graphs),
-      cmocka_unit_test(empty_tensors),
-      cmocka_unit_test(kernels_of_layers),
+      cmocka_unit_test(bert),          cmocka_unit_test(bert_with_mask),
+      cmocka_unit_test(gpt2),          cmocka_unit_test(gpt2_sdpa),
+      cmocka_unit_test(vit),           cmocka_unit_test(llama),
+      cmocka_unit_test(mobilenet_v2),  cmocka_unit_test(efficientnet_b0),
+      cmocka_unit_test(random_graphs), cmocka_unit_test(boolean_masks),
+      cmocka_unit_test(empty_tensors), cmocka_unit_test(kernels_of_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
