@@ -144,6 +144,61 @@ static void test_simt_takes_all(void **state) {
   }
 }
 
+static bool cudnn_takes(const char *text) {
+  const struct cuvil_family *family = cuvil_family_find("attention_cudnn");
+  struct cuvil_problem problem;
+  struct cuvil_query query = ask(text, "sm_90", family, &problem);
+  return family->applicable(&problem, query.arch);
+}
+
+static void assert_integers(const json_t *call, const char *key, int64_t a,
+                            int64_t b, int64_t c, int64_t d) {
+  const int64_t wanted[4] = {a, b, c, d};
+  const json_t *array = json_object_get(call, key);
+  assert_int_equal(json_array_size(array), 4);
+  for (size_t i = 0; i < 4; i++)
+    assert_int_equal(json_integer_value(json_array_get(array, i)), wanted[i]);
+}
+
+/* The call says strides by batch, head, row and element whatever the order of
+ * the operand's dimensions. */
+static void test_cudnn_call(void **state) {
+  (void)state;
+  const struct cuvil_family *family = cuvil_family_find("attention_cudnn");
+  struct cuvil_problem problem;
+  struct cuvil_query query = ask(
+      "attention/1 b=2 hq=4 hkv=2 sq=16 skv=24 d=32 dv=64 "
+      "q=f16[b,hq,sq,d] k=f16[b,skv,hkv,d]@(3072,128,32,1) v=f16[b,skv,hkv,dv] "
+      "o=f16[sq,b,hq,dv] scale=0.25 causal=1 mask=f32[hq,skv]:add",
+      "sm_90", family, &problem);
+  struct cuvil_config config;
+  struct cuvil_program *program;
+  assert_true(family->applicable(&problem, query.arch));
+  family->default_config(&query, &config);
+  assert_int_equal(family->emit(&query, &config, &program), CUVIL_OK);
+  assert_int_equal(cuvil_program_check(program, family->id), CUVIL_OK);
+  const struct cuvil_step *step = &program->steps[0];
+  const json_t *mask = json_object_get(step->call, "mask");
+  assert_string_equal(step->library, "cudnn");
+  assert_int_equal(step->binding_count, 6);
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(program->buffers[step->bindings[i]].operand, i);
+  assert_integers(step->call, "q_strides", 2048, 512, 32, 1);
+  assert_integers(step->call, "k_strides", 3072, 32, 128, 1);
+  assert_integers(step->call, "v_strides", 3072, 64, 128, 1);
+  assert_integers(step->call, "o_strides", 256, 64, 512, 1);
+  assert_integers(mask, "dims", 1, 4, 1, 24);
+  assert_integers(mask, "strides", 96, 24, 24, 1);
+  assert_true(json_is_true(json_object_get(step->call, "causal")));
+  assert_null(json_object_get(step->call, "engine"));
+  cuvil_program_destroy(program);
+  assert_true(cudnn_takes(problems[0]) && cudnn_takes(problems[4]));
+  assert_false(cudnn_takes(problems[5])); /* a mask that excludes */
+  assert_false(cudnn_takes(exact[0]));    /* fp32 */
+  assert_false(cudnn_takes(ATTENTION(1, 2, 2, 64, 32, 64, 64, "f16",
+                                     "causal=1"))); /* queries without keys */
+}
+
 /* Every point that derive refuses breaks a rule, which has a reason to show;
  * every problem keeps points to choose from. */
 static void test_rules_say_why(void **state) {
@@ -201,9 +256,8 @@ static void test_compile(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_applicable),
-      cmocka_unit_test(test_simt_takes_all),
-      cmocka_unit_test(test_rules_say_why),
+      cmocka_unit_test(test_applicable), cmocka_unit_test(test_simt_takes_all),
+      cmocka_unit_test(test_cudnn_call), cmocka_unit_test(test_rules_say_why),
       cmocka_unit_test(test_compile),
   };
   return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
