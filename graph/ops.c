@@ -229,6 +229,18 @@ void cuvil_graph_operators(struct cuvil_buf *out) {
                    "attribute that is not listed, is\nrefused by name before "
                    "anything is done; `cuvil-compile --check` lists all such\n"
                    "nodes of a model.\n\n"
+                   "A node whose inputs are all constant, or which asks only "
+                   "for a shape, is\nevaluated when the model is read; what "
+                   "then adds zero, multiplies by one or moves\nnothing is "
+                   "left out. Where a limit below says that something must be "
+                   "constant, it\nmay be computed from constants and shapes."
+                   "\n\n"
+                   "The CPU executor holds every float type as fp32 and every "
+                   "integer and bool as\nint64 between nodes; sums are in "
+                   "double. Only a Cast and an output round to fp16\nor bf16, "
+                   "so a half-precision model is computed at least as exactly "
+                   "as it asks.\nDouble precision is understood in constants "
+                   "alone.\n\n"
                    "| operator | from opset | attributes | limits |\n"
                    "|---|---|---|---|\n",
                    CUVIL_OPSET_NEWEST);
