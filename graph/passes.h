@@ -45,6 +45,10 @@ int cuvil_node_passes_on(const struct cuvil_graph *graph,
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_widen_windows(
     struct cuvil_graph *graph);
 
+/* Attention becomes the nodes it is defined as (simplify_attention.c). */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_lower_attention(
+    struct cuvil_graph *graph);
+
 /* Evaluates one node on the host (execute.c). */
 struct cuvil_host_tensor;
 CUVIL_MUST_USE enum cuvil_status cuvil_node_execute(

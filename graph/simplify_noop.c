@@ -123,6 +123,7 @@ static bool guards_nothing(const struct cuvil_graph *graph,
   const struct cuvil_node *softmax = producer(graph, p, "Softmax");
   if (softmax == NULL) return false;
   const struct cuvil_node *at = producer(graph, softmax->inputs[0], NULL);
+  /* One mask: two might close a row that neither closes alone. */
   if (at != NULL && strcmp(at->op, "Add") == 0) {
     int side = graph->values[at->inputs[0]].data != NULL ? 0 : 1;
     const struct cuvil_value *mask = &graph->values[at->inputs[side]];
