@@ -571,6 +571,36 @@ static void boolean_masks(void **state) {
   }
 }
 
+/* The operator of opset 23, with fewer heads of keys than of queries. */
+static void attention_operator(void **state) {
+  (void)state;
+  for (int causal = 0; causal < 2; ++causal) {
+    struct net net;
+    int64_t q_dims[4] = {B, 4, S, D}, kv_dims[4] = {B, 2, S, D};
+    net_begin(&net, 5);
+    net.graph->opset = 23;
+    int q = net_input(&net, 4, q_dims), k = net_input(&net, 4, kv_dims);
+    int v = net_unary(&net, "Tanh", k);
+    int y = net_node(&net, "Attention", 3, (int[]){q, k, v}, 4, q_dims);
+    assert_int_equal(cuvil_graph_set_int(net.graph, net_last_node(&net),
+                                         "is_causal", causal),
+                     CUVIL_OK);
+    net_output(&net, y);
+    net_finish(&net);
+    check_net(&net, causal);
+    struct cuvil_fused *fused =
+        fuse(net.graph, CUVIL_FUSION_MEDIUM, CUVIL_PRECISION_FP32);
+    assert_int_equal(fused->task_count, 2); /* tanh, attention */
+    const struct cuvil_problem *p = &fused->tasks[1].problem;
+    assert_int_equal(p->kind, CUVIL_KIND_ATTENTION);
+    assert_int_equal(p->causal, causal);
+    assert_int_equal(p->dims[CUVIL_ATTENTION_DIM_HKV].extent, 2);
+    assert_int_equal(p->mask, -1);
+    cuvil_fused_destroy(fused);
+    net_end(&net);
+  }
+}
+
 /* Nothing of a tensor, put before all of another: what is empty costs nothing
  * and hurts nothing. */
 static void empty_tensors(void **state) {
@@ -641,6 +671,7 @@ int main(void) {
       cmocka_unit_test(vit),           cmocka_unit_test(llama),
       cmocka_unit_test(mobilenet_v2),  cmocka_unit_test(efficientnet_b0),
       cmocka_unit_test(random_graphs), cmocka_unit_test(boolean_masks),
+      cmocka_unit_test(attention_operator),
       cmocka_unit_test(empty_tensors), cmocka_unit_test(kernels_of_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
