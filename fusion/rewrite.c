@@ -265,6 +265,8 @@ enum cuvil_status cuvil_rewrite(struct cuvil_fused *fused,
   if (strategy == CUVIL_FUSION_MEDIUM) {
     CUVIL_TRY(cuvil_rewrite_norms(copy));
     CUVIL_TRY(cuvil_sweep(copy));
+    CUVIL_TRY(cuvil_rewrite_embeddings(copy));
+    CUVIL_TRY(cuvil_sweep(copy));
     CUVIL_TRY(cuvil_rewrite_rotary(copy));
     CUVIL_TRY(cuvil_sweep(copy));
     CUVIL_TRY(cuvil_rewrite_attention(copy));

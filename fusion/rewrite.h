@@ -67,6 +67,8 @@ CUVIL_MUST_USE enum cuvil_status cuvil_rewrite_attention(
     struct cuvil_graph *graph);
 CUVIL_MUST_USE enum cuvil_status cuvil_rewrite_rotary(
     struct cuvil_graph *graph);
+CUVIL_MUST_USE enum cuvil_status cuvil_rewrite_embeddings(
+    struct cuvil_graph *graph);
 CUVIL_MUST_USE enum cuvil_status cuvil_rewrite_conditions(
     struct cuvil_graph *graph);
 CUVIL_MUST_USE enum cuvil_status cuvil_rewrite_wheres(

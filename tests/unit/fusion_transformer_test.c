@@ -655,6 +655,36 @@ static void expect_layer(const char *network, bool mask, int most) {
     }
 }
 
+/* Embeddings are two kernels in any batch: gather and norm. */
+static void kernels_of_embeddings(void **state) {
+  (void)state;
+  for (int64_t batch = 1; batch <= 8; batch += 7)
+    for (int s = 0; s < 2; ++s) {
+      struct cuvil_network_options options;
+      small("bert", batch, (enum cuvil_spelling)s, &options);
+      int one = tasks_of("bert", &options, 1, false);
+      int two = tasks_of("bert", &options, 2, false);
+      assert_int_equal(one - (two - one), 2);
+      small("gpt2", batch, (enum cuvil_spelling)s, &options);
+      one = tasks_of("gpt2", &options, 1, false);
+      two = tasks_of("gpt2", &options, 2, false);
+      assert_int_equal(one - (two - one), 2); /* the last norm */
+    }
+}
+
+/* ReLU6 blocks of three, blocks with squeeze and excitation of seven. */
+static void kernels_of_mobile_blocks(void **state) {
+  (void)state;
+  struct cuvil_network_options options;
+  small("mobilenet_v2", 1, CUVIL_SPELLING_TORCHSCRIPT, &options);
+  int before = tasks_of("mobilenet_v2", &options, 2, false);
+  assert_int_equal(tasks_of("mobilenet_v2", &options, 5, false) - before, 9);
+  small("efficientnet_b0", 1, CUVIL_SPELLING_DYNAMO, &options);
+  before = tasks_of("efficientnet_b0", &options, 2, false);
+  assert_int_equal(tasks_of("efficientnet_b0", &options, 4, false) - before,
+                   14);
+}
+
 static void kernels_of_layers(void **state) {
   (void)state;
   expect_layer("bert", false, 7);
@@ -666,13 +696,21 @@ static void kernels_of_layers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bert),          cmocka_unit_test(bert_with_mask),
-      cmocka_unit_test(gpt2),          cmocka_unit_test(gpt2_sdpa),
-      cmocka_unit_test(vit),           cmocka_unit_test(llama),
-      cmocka_unit_test(mobilenet_v2),  cmocka_unit_test(efficientnet_b0),
-      cmocka_unit_test(random_graphs), cmocka_unit_test(boolean_masks),
+      cmocka_unit_test(bert),
+      cmocka_unit_test(bert_with_mask),
+      cmocka_unit_test(gpt2),
+      cmocka_unit_test(gpt2_sdpa),
+      cmocka_unit_test(vit),
+      cmocka_unit_test(llama),
+      cmocka_unit_test(mobilenet_v2),
+      cmocka_unit_test(efficientnet_b0),
+      cmocka_unit_test(random_graphs),
+      cmocka_unit_test(boolean_masks),
       cmocka_unit_test(attention_operator),
-      cmocka_unit_test(empty_tensors), cmocka_unit_test(kernels_of_layers),
+      cmocka_unit_test(empty_tensors),
+      cmocka_unit_test(kernels_of_layers),
+      cmocka_unit_test(kernels_of_embeddings),
+      cmocka_unit_test(kernels_of_mobile_blocks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
