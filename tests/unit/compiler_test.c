@@ -20,7 +20,7 @@
 #include "graph/execute.h"
 #include "problem/reference.h"
 #include "tests/support/db_sample.h"
-#include "tests/support/net.h"
+#include "tests/support/net_transformer.h"
 
 #define MUST(expression)                                   \
   do {                                                     \
@@ -85,9 +85,9 @@ static void *address(const struct memory *memory,
                      const struct cuvil_binding *binding) {
   switch (binding->place) {
     case CUVIL_PLACE_INPUT:
-      return memory->inputs[binding->index];
+      return (char *)memory->inputs[binding->index] + binding->offset;
     case CUVIL_PLACE_OUTPUT:
-      return memory->outputs[binding->index];
+      return (char *)memory->outputs[binding->index] + binding->offset;
     case CUVIL_PLACE_WEIGHTS:
       return (char *)memory->plan->weights + binding->offset;
     case CUVIL_PLACE_ARENA:
@@ -103,6 +103,25 @@ static void spoil_workspace(const struct memory *memory, int s) {
     if (step->program->buffers[b].role == CUVIL_BUFFER_WORKSPACE)
       memset(address(memory, &step->bindings[b]), 0xcd,
              step->program->buffers[b].bytes);
+}
+
+/* The elements that the operand's dimensions reach: what lies between them is
+ * another's. */
+static void store_operand(const struct cuvil_problem *problem, int operand,
+                          const double *values, void *target) {
+  const struct cuvil_operand *o = &problem->operands[operand];
+  int64_t points = 1;
+  for (int i = 0; i < o->rank; ++i)
+    points *= cuvil_operand_extent(problem, operand, i);
+  for (int64_t point = 0; point < points; ++point) {
+    int64_t rest = point, at = 0;
+    for (int i = o->rank - 1; i >= 0; --i) {
+      int64_t extent = cuvil_operand_extent(problem, operand, i);
+      at += rest % extent * o->strides[i];
+      rest /= extent;
+    }
+    cuvil_store(o->dtype, target, (size_t)at, values[at]);
+  }
 }
 
 static void run_step(const struct memory *memory,
@@ -123,9 +142,7 @@ static void run_step(const struct memory *memory,
   bounds[out] = calloc((size_t)count + 1, sizeof(double));
   MUST(cuvil_problem_reference(problem, (const void *const *)operands, values,
                                bounds, 1));
-  for (int64_t i = 0; i < count; ++i)
-    cuvil_store(problem->operands[out].dtype, operands[out], (size_t)i,
-                values[out][i]);
+  store_operand(problem, out, values[out], operands[out]);
   free(values[out]);
   free(bounds[out]);
 }
@@ -206,6 +223,17 @@ static void memory_is_shared_and_right(void **state) {
     net_random(&net, seed, 4 + (int)(seed % 12));
     if (net.graph->node_count > 0)
       run_in_plan(&net, (enum cuvil_fusion_strategy)(seed % 3));
+    net_end(&net);
+  }
+}
+
+/* Views of joined projections, parts of concatenations, outputs in between. */
+static void views_are_where_they_are_read(void **state) {
+  (void)state;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    struct net net;
+    net_random_transformer(&net, seed);
+    run_in_plan(&net, (enum cuvil_fusion_strategy)(seed % 3));
     net_end(&net);
   }
 }
@@ -538,6 +566,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(intervals_do_not_overlap),
       cmocka_unit_test(memory_is_shared_and_right),
+      cmocka_unit_test(views_are_where_they_are_read),
       cmocka_unit_test(resnet_arena_is_small),
       cmocka_unit_test(the_cache_is_asked),
       cmocka_unit_test(rows_that_no_longer_hold_are_passed_over),
