@@ -69,7 +69,8 @@ bool cuvil_fuse_axes(const struct cuvil_fuse *fuse,
 
 bool cuvil_fuse_pool_pads(const struct cuvil_fuse *fuse,
                           const struct cuvil_node *node,
-                          struct cuvil_window *window) {
+                          struct cuvil_window *window, int64_t out_over[2]) {
+  out_over[0] = out_over[1] = 0;
   const struct cuvil_value *x = value_of(fuse, cuvil_fuse_input(fuse, node, 0));
   const struct cuvil_value *y = &fuse->graph->values[node->outputs[0]];
   bool padded_average =
@@ -82,9 +83,10 @@ bool cuvil_fuse_pool_pads(const struct cuvil_fuse *fuse,
         1;
     if (floor_out == out) continue;
     /* The last window starts inside the input but ends beyond the padding;
-     * an average that counts padding must not count that part. */
+     * an average that counts padding does not count that part. */
     int64_t need = (out - 1) * window->stride[i] + span - in - window->pad[i];
-    if (need < 0 || padded_average) return false;
+    if (need < 0) return false;
+    if (padded_average) out_over[i] = need - window->pad[2 + i];
     window->pad[2 + i] = need;
   }
   return true;
@@ -148,8 +150,9 @@ static const char *refuse_pool(const struct cuvil_fuse *fuse,
     return "the Indices output is not supported";
   if (cuvil_node_window(fuse->graph, node, &window) != CUVIL_OK)
     return "pads or strides are not valid";
-  if (!cuvil_fuse_pool_pads(fuse, node, &window))
-    return "ceil_mode with count_include_pad is not supported";
+  int64_t over[2];
+  if (!cuvil_fuse_pool_pads(fuse, node, &window, over))
+    return "pads or strides are not valid";
   return NULL;
 }
 

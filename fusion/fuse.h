@@ -80,10 +80,11 @@ bool cuvil_fuse_scalar(const struct cuvil_fuse *fuse, int value, double *out);
 bool cuvil_fuse_axes(const struct cuvil_fuse *fuse,
                      const struct cuvil_node *node, unsigned *out_mask);
 /* Pads of a pool such that the floor formula gives the output extents that
- * the graph has (ceil mode); false when that would change the result. */
+ * the graph has (ceil mode), and what of them an average does not count;
+ * false when no pads do. */
 bool cuvil_fuse_pool_pads(const struct cuvil_fuse *fuse,
                           const struct cuvil_node *node,
-                          struct cuvil_window *window);
+                          struct cuvil_window *window, int64_t out_over[2]);
 
 /* ---- group.c */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse_group(struct cuvil_fuse *fuse);

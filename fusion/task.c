@@ -245,7 +245,8 @@ static enum cuvil_status build_pool(struct cuvil_fuse *fuse,
   struct cuvil_window window;
   CUVIL_TRY(cuvil_task_begin(fuse, group, CUVIL_KIND_POOL, &task, &ex));
   CUVIL_TRY(cuvil_node_window(fuse->graph, node, &window));
-  CUVIL_CHECK(cuvil_fuse_pool_pads(fuse, node, &window));
+  int64_t over[2];
+  CUVIL_CHECK(cuvil_fuse_pool_pads(fuse, node, &window, over));
   int in = cuvil_fuse_input(fuse, node, 0), x, y;
   CUVIL_TRY(cuvil_fuse_want(fuse, in, CUVIL_LAYOUT_NHWC, false, &x));
   CUVIL_TRY(cuvil_fuse_define(fuse, group->result, CUVIL_LAYOUT_NHWC, &y));
@@ -262,6 +263,7 @@ static enum cuvil_status build_pool(struct cuvil_fuse *fuse,
   problem->pool_op = strcmp(node->op, "MaxPool") == 0 ? CUVIL_POOL_MAX
                      : window.count_include_pad       ? CUVIL_POOL_AVG_PADDED
                                                       : CUVIL_POOL_AVG;
+  memcpy(problem->over, over, sizeof over);
   cuvil_task_put(&ex, "x", CUVIL_ROLE_INPUT, x, 4, (int[]){N, H, W, C});
   cuvil_task_put(&ex, "y", CUVIL_ROLE_OUTPUT, y, 4, (int[]){N, P, Q, C});
   CUVIL_TRY(cuvil_problem_finish(problem));

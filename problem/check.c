@@ -127,6 +127,25 @@ static enum cuvil_status check_window(const struct cuvil_check *c) {
   return CUVIL_OK;
 }
 
+static enum cuvil_status check_pool(const struct cuvil_check *c) {
+  struct cuvil_problem *p = c->problem;
+  if (p->kind != CUVIL_KIND_POOL) {
+    memset(p->over, 0, sizeof p->over);
+    return CUVIL_OK;
+  }
+  if (!cuvil_pool_op_name(p->pool_op))
+    return cuvil_check_bad(CUVIL_CHECK_AT(c, end), "unknown pooling");
+  bool counts = p->pool_op == CUVIL_POOL_AVG_PADDED;
+  for (int i = 0; i < 2; i++)
+    if (p->over[i] < 0 || p->over[i] > (counts ? p->pad[2 + i] : 0))
+      return cuvil_check_bad(CUVIL_CHECK_AT(c, over),
+                             "over holds %" PRId64
+                             "; it is a part of the padding below and on the "
+                             "right, and only of op=avg_padded",
+                             p->over[i]);
+  return CUVIL_OK;
+}
+
 static enum cuvil_status check_group(const struct cuvil_check *c) {
   struct cuvil_problem *p = c->problem;
   if (!c->form->group) {
@@ -443,8 +462,6 @@ static enum cuvil_status check_operands(const struct cuvil_check *c) {
     CUVIL_TRY(check_operand(c, i));
   CUVIL_TRY(check_form(c));
   if (!c->form->dims[0]) CUVIL_TRY(check_free_dims(c));
-  if (p->kind == CUVIL_KIND_POOL && !cuvil_pool_op_name(p->pool_op))
-    return cuvil_check_bad(CUVIL_CHECK_AT(c, end), "unknown pooling");
   CUVIL_TRY(check_attention(c));
   CUVIL_TRY(check_norm(c));
   CUVIL_TRY(check_gather(c));
@@ -510,6 +527,7 @@ enum cuvil_status cuvil_problem_check(
                            c.form->name, problem->version, c.form->name);
   CUVIL_TRY(check_dims(&c));
   CUVIL_TRY(check_window(&c));
+  CUVIL_TRY(check_pool(&c));
   CUVIL_TRY(check_group(&c));
   drop_single_batch(problem);
   CUVIL_TRY(check_operands(&c));

@@ -36,7 +36,7 @@ struct cuvil_problem_places {
   int operands[CUVIL_MAX_OPERANDS];
   int statements[CUVIL_MAX_STATEMENTS];
   int prologue[CUVIL_MAX_STATEMENTS];
-  int stride, pad, dilation, group, math, scale, causal, eps, end;
+  int stride, pad, dilation, over, group, math, scale, causal, eps, end;
 };
 
 /* finish, with columns in messages where `places` is not NULL. */

@@ -290,6 +290,8 @@ static enum cuvil_status take_attributes(struct cuvil_parser *p) {
     CUVIL_TRY(take_numbers(p, "pad", 4, problem->pad, &at->pad));
     CUVIL_TRY(take_numbers(p, "dil", 2, problem->dilation, &at->dilation));
   }
+  if (problem->kind == CUVIL_KIND_POOL)
+    CUVIL_TRY(take_numbers(p, "over", 2, problem->over, &at->over));
   if (p->form->group)
     CUVIL_TRY(take_numbers(p, "group", 1, &problem->group, &at->group));
   int word = -1;

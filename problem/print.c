@@ -92,6 +92,8 @@ static void print_window(const struct printer *p) {
   print_list(p, "stride", problem->stride, 2);
   print_list(p, "pad", problem->pad, 4);
   print_list(p, "dil", problem->dilation, 2);
+  if (problem->over[0] || problem->over[1])
+    print_list(p, "over", problem->over, 2);
   if (!cuvil_kind_forms[problem->kind].group) return;
   cuvil_buf_puts(p->out, " group=");
   if (!p->signature || problem->group == 1)

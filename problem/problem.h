@@ -78,7 +78,9 @@
  * the shortest decimal that gives the same fp32), NaN goes through every
  * operator, min, max, relu and clip too.  A pooling window that lies in the
  * padding altogether gives -inf for max and 0 for an average; avg divides by
- * the elements inside the input, avg_padded by r*s.
+ * the elements inside the input, avg_padded by r*s less those that lie in the
+ * last over=rows,columns of the padding (where windows end beyond what a model
+ * calls its padding; 0,0 is not written).
  */
 #ifndef CUVIL_PROBLEM_PROBLEM_H_
 #define CUVIL_PROBLEM_PROBLEM_H_
@@ -225,6 +227,7 @@ struct cuvil_problem {
   int64_t stride[2], pad[4] /* top, left, bottom, right */, dilation[2];
   int64_t group;
   enum cuvil_pool_op pool_op;
+  int64_t over[2]; /* pool avg_padded: of pad's bottom, right; not counted */
   enum cuvil_reduce_op reduce_op;
   /* attention */
   double scale; /* as fp32 holds it */

@@ -8,6 +8,18 @@
 
 /* ---- pool: windows go row by row; padding is never an element */
 
+/* Places of a window on one axis that an average over padding counts. */
+static int64_t counted(const struct cuvil_problem *p, int axis, int64_t first) {
+  static const int extents[] = {CUVIL_POOL_DIM_H, CUVIL_POOL_DIM_W};
+  static const int windows[] = {CUVIL_POOL_DIM_R, CUVIL_POOL_DIM_S};
+  int64_t end =
+      p->dims[extents[axis]].extent + p->pad[2 + axis] - p->over[axis];
+  int64_t count = 0;
+  for (int64_t i = 0; i < p->dims[windows[axis]].extent; i++)
+    count += first + i * p->dilation[axis] < end;
+  return count;
+}
+
 static void pool_point(const struct cuvil_reference_job *job,
                        int64_t *coordinates) {
   const struct cuvil_problem *p = job->problem;
@@ -37,7 +49,9 @@ static void pool_point(const struct cuvil_reference_job *job,
   }
   struct cuvil_checked acc = {largest, 0};
   if (p->pool_op != CUVIL_POOL_MAX) {
-    int64_t divisor = p->pool_op == CUVIL_POOL_AVG ? count : rows * columns;
+    int64_t divisor = p->pool_op == CUVIL_POOL_AVG
+                          ? count
+                          : counted(p, 0, top) * counted(p, 1, left);
     acc = cuvil_checked_mean(sum, magnitude, (double)count, (double)divisor);
   }
   cuvil_reference_store(job, coordinates, acc);

@@ -73,6 +73,13 @@ DEVICE void from_float(float v, u8 &r) {
 }
 DEVICE void from_float(float v, bool8 &r) { r.bits = v != 0.0f; }
 
+// ---- windows
+// Places of a window of `size` from `first` on that lie before `end`.
+DEVICE int window_counted(int first, int size, int dilation, int end) {
+  const int fit = end > first ? (end - first + dilation - 1) / dilation : 0;
+  return fit < size ? fit : size;
+}
+
 // ---- several elements at once
 // Element `j` of a 32-bit word that holds 4 / sizeof(T) of them.
 DEVICE float word_to_float(u32 word, int, const float *) {

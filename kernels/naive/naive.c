@@ -66,6 +66,11 @@ static void define_geometry(struct cuvil_emission *e) {
   cuvil_emission_define(e, "PAD_LEFT", p->pad[1]);
   cuvil_emission_define(e, "DILATION_H", p->dilation[0]);
   cuvil_emission_define(e, "DILATION_W", p->dilation[1]);
+  if (p->kind != CUVIL_KIND_POOL) return;
+  cuvil_emission_define(e, "PAD_BOTTOM", p->pad[2]);
+  cuvil_emission_define(e, "PAD_RIGHT", p->pad[3]);
+  cuvil_emission_define(e, "OVER_H", p->over[0]);
+  cuvil_emission_define(e, "OVER_W", p->over[1]);
 }
 
 /* The arguments in the order of the template's parameters. */

@@ -89,7 +89,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
         pool.add(READ_IN0);
       }
     }
-    const value_t acc = pool.value(e_r * e_s);
+    const value_t acc = pool.value(
+        window_counted(i_p * STRIDE_H - PAD_TOP, e_r, DILATION_H,
+                       e_h + PAD_BOTTOM - OVER_H) *
+        window_counted(i_q * STRIDE_W - PAD_LEFT, e_s, DILATION_W,
+                       e_w + PAD_RIGHT - OVER_W));
 #elif KIND == 3
     reduction<REDUCE_OP> sum;
     REDUCED_LOOPS sum.add(READ_IN0);

@@ -99,6 +99,9 @@ static void put_defines(struct cuvil_emission *e, struct point at) {
   cuvil_emission_define(e, "STRIDE_W", p->stride[1]);
   cuvil_emission_define(e, "PAD_TOP", p->pad[0]);
   cuvil_emission_define(e, "PAD_LEFT", p->pad[1]);
+  cuvil_emission_define(e, "OVER", p->over[0] || p->over[1]);
+  cuvil_emission_define(e, "END_H", p->pad[2] - p->over[0]);
+  cuvil_emission_define(e, "END_W", p->pad[3] - p->over[1]);
   cuvil_emission_define(e, "DILATION_H", p->dilation[0]);
   cuvil_emission_define(e, "DILATION_W", p->dilation[1]);
   cuvil_emission_define(e, "BATCH", batch);

@@ -43,9 +43,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
       }
     }
     const i64 at = OUT_offset(POINT OUT_ARGUMENTS);
+#if OVER
+    const int counted = window_counted(first_h, R, DILATION_H, e_h + END_H) *
+                        window_counted(first_w, S, DILATION_W, e_w + END_W);
+#else
+    const int counted = R * S;
+#endif
     float v[VEC];
 #pragma unroll
-    for (int j = 0; j < VEC; j++) v[j] = window[j].value(R * S);
+    for (int j = 0; j < VEC; j++) v[j] = window[j].value(counted);
 #if VEC > 1
     epilogue_vector<VEC>(v, at POINT_TAIL EPILOGUE_ARGUMENTS);
     store_vector<VEC, VEC>(out + at, v);

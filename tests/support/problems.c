@@ -97,6 +97,8 @@ const char *const cuvil_test_problems[] = {
     "epi{t=mul(u[a,b,c]@(240,48,1),2); out=add(t,v[b,a,c])}",
     "pointwise/1 a=7 b=5 c=16 y=f16[a,b,c] "
     "epi{out=add(u[a,b<3,c],v[a<4,b,c<11]@(60,12,1))}",
+    "pool/1 op=avg_padded n=2 c=24 h=10 w=11 r=3 s=3 stride=2,2 pad=1,1,2,3 "
+    "dil=1,1 over=1,2 x=f16[n,h,w,c] y=f16[n,p,q,c] acc=f32",
     /* ---- norm */
     "norm/1 op=layer m=20 n=768 x=f16[m,n] y=f16[m,n] eps=1e-05 acc=f32 "
     "epi{t=mul(acc,gamma[n]:weight); out=add(t,beta[n]:weight)}",

@@ -420,23 +420,29 @@ static void ends_of_the_graph(void **state) {
 
 static void pools_that_round_up(void **state) {
   (void)state;
-  struct net net;
-  int x = image(&net, 3);
-  int64_t dims[4] = {2, 3, 3, 3}; /* 6x5, window 2, stride 2, ceil */
-  int y = net_node(&net, "MaxPool", 1, &x, 4, dims);
-  int node = net_last_node(&net);
-  assert_int_equal(cuvil_graph_set_ints(net.graph, node, "kernel_shape", 2,
-                                        (int64_t[]){2, 2}),
-                   CUVIL_OK);
-  assert_int_equal(
-      cuvil_graph_set_ints(net.graph, node, "strides", 2, (int64_t[]){2, 2}),
-      CUVIL_OK);
-  assert_int_equal(cuvil_graph_set_int(net.graph, node, "ceil_mode", 1),
-                   CUVIL_OK);
-  net_output(&net, y);
-  net_finish(&net);
-  expect_kernels(&net, 1);
-  net_end(&net);
+  for (int average = 0; average < 2; ++average) {
+    struct net net;
+    int x = image(&net, 3);
+    int64_t dims[4] = {2, 3, 3, 3}; /* 6x5, window 2, stride 2, ceil */
+    int y = net_node(&net, average ? "AveragePool" : "MaxPool", 1, &x, 4, dims);
+    int node = net_last_node(&net);
+    int64_t two[] = {2, 2};
+    assert_int_equal(
+        cuvil_graph_set_ints(net.graph, node, "kernel_shape", 2, two),
+        CUVIL_OK);
+    assert_int_equal(cuvil_graph_set_ints(net.graph, node, "strides", 2, two),
+                     CUVIL_OK);
+    assert_int_equal(cuvil_graph_set_int(net.graph, node, "ceil_mode", 1),
+                     CUVIL_OK);
+    if (average)
+      assert_int_equal(
+          cuvil_graph_set_int(net.graph, node, "count_include_pad", 1),
+          CUVIL_OK);
+    net_output(&net, y);
+    net_finish(&net);
+    expect_kernels(&net, 1);
+    net_end(&net);
+  }
 }
 
 static void reductions(void **state) {

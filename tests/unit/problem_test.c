@@ -74,6 +74,8 @@ static const char *const canonical[] = {
     "group=32 x=bf16[n,c,h,w] w=bf16[k,c,r,s]:weight y=f32[n,k,p,q] acc=f32",
     "pool/1 op=avg_padded n=1 c=3 h=5 w=5 r=2 s=2 stride=1,1 pad=0,0,0,0 "
     "dil=1,1 x=f32[n,c,h,w] y=f32[n,c,p,q] acc=f32 epi{out=mul(acc,2)}",
+    "pool/1 op=avg_padded n=1 c=3 h=5 w=5 r=2 s=2 stride=2,2 pad=0,0,1,1 "
+    "dil=1,1 over=1,0 x=f32[n,c,h,w] y=f32[n,c,p,q] acc=f32",
     "reduce/1 op=max a=3 b0=4 x=f32[b0,a] y=f32[] acc=f32",
     "reduce/1 op=sum n=0 c=4 x=f32[n,c] y=f32[c] acc=f32",
     "pointwise/1 n=0 y=f32[n] epi{out=mul(a[n],b:f16[])}",
@@ -277,6 +279,12 @@ static const struct {
      "expected op=max, avg or avg_padded, found 'mid'"},
     {"pool/1 n=1 c=6 h=5 w=5 r=3 s=3 x=f16[n,h,w,c] y=f16[n,p,q,c]", 61,
      "expected op=max"},
+    {"pool/1 op=avg n=1 c=6 h=5 w=5 r=3 s=3 pad=0,0,1,1 over=1,0 "
+     "x=f16[n,h,w,c] y=f16[n,p,q,c]",
+     51, "only of op=avg_padded"},
+    {"pool/1 op=avg_padded n=1 c=6 h=5 w=5 r=3 s=3 pad=0,0,1,1 over=0,2 "
+     "x=f16[n,h,w,c] y=f16[n,p,q,c]",
+     58, "over holds 2"},
     {"reduce/1 op=sum n=1 c=6 d=2 x=f16[n,c] y=f16[n]", 25,
      "dimension 'd' is not one of 'x'"},
     {"reduce/1 op=sum nn=1 x=f16[nn] y=f16[nn]", 17,

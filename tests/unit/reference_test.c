@@ -158,6 +158,12 @@ static void test_pool_values(void **state) {
   cuvil_bench_run(&b, 1);
   EXPECT(&b, CUVIL_POOL_Y, 0, 1.5, 3.5, 2.5, 0);
   cuvil_bench_tear_down(&b);
+  snprintf(text, sizeof text, "pool/1 op=avg_padded over=0,3 %s", row);
+  cuvil_bench_set_up(&b, text);
+  FILL(&b, "x", 1, 2, 3, 4, 5);
+  cuvil_bench_run(&b, 1);
+  EXPECT(&b, CUVIL_POOL_Y, 0, 1.5, 3.5, 5, 0);
+  cuvil_bench_tear_down(&b);
   snprintf(text, sizeof text, "pool/1 op=max %s", row);
   cuvil_bench_set_up(&b, text);
   FILL(&b, "x", 1, -2, NAN, 4, -5);
