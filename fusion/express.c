@@ -190,6 +190,13 @@ static struct cuvil_term state2(struct cuvil_express *ex, enum cuvil_expr_op op,
 static const char *name_stem(const struct cuvil_express *ex, bool weight,
                              int rank, bool full) {
   if (ex->stem) return ex->stem;
+  if (ex->task->problem.kind == CUVIL_KIND_NORM && weight && rank == 1) {
+    /* As LayerNormalization has them, so that both spellings are one problem.
+     */
+    for (int i = 0; i < CUVIL_MAX_OPERANDS; ++i)
+      if (ex->sort[i] && strcmp(ex->sort[i], "gamma") == 0) return "beta";
+    return "gamma";
+  }
   if (!ex->contraction) return weight ? "side" : "x";
   if (weight && rank == 1) return "bias";
   return full ? "res" : "side";
