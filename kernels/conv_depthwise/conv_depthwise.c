@@ -103,7 +103,8 @@ static int least_padding(const struct cuvil_space *space, const char *name,
   return best;
 }
 
-/* Wide vectors and tiles where there are outputs enough to fill the chip. */
+/* Wide vectors where there are outputs enough to fill the chip; tiles of them
+ * where there are more, high ones by marching. */
 static void default_config(const struct cuvil_query *query,
                            struct cuvil_config *out) {
   const struct cuvil_problem *p = query->problem;
@@ -112,8 +113,9 @@ static void default_config(const struct cuvil_query *query,
   int64_t points = cuvil_output_points(p);
   int64_t threads = (int64_t)query->arch->sms * 512;
   if (cuvil_dtype_size(p->operands[CUVIL_CONV_X].dtype) >= 4) at.vec = 4;
-  while (at.vec > 1 &&
-         (!vector_fits(p, at.vec) || (at.vec > 2 && points / at.vec < threads)))
+  while (at.vec > 1 && (!vector_fits(p, at.vec) ||
+                        (at.vec > 2 && points / at.vec < threads) ||
+                        (at.vec > 4 && points / at.vec >= 4 * threads)))
     at.vec /= 2;
   int64_t k = extent(p, CUVIL_CONV_DIM_K), q = extent(p, CUVIL_CONV_DIM_Q);
   bool channels_last =
@@ -123,10 +125,11 @@ static void default_config(const struct cuvil_query *query,
     at.spots *= 2;
   if (points / at.vec >= 4 * threads)
     at.tile_q = least_padding(space, "tile_q", q, 1, 4);
-  if (points / at.vec / at.tile_q >= 8 * threads)
-    at.march = 1, at.tile_p = 7;
-  else if (points / at.vec / at.tile_q >= 2 * threads)
-    at.tile_p = 2;
+  int64_t high = points / at.vec / at.tile_q / threads;
+  if (high >= 2)
+    at.tile_p = least_padding(space, "tile_p", extent(p, CUVIL_CONV_DIM_P), 1,
+                              high > 14 ? 14 : (int)high);
+  at.march = at.tile_p >= 4;
   cuvil_space_default(space, out);
   cuvil_config_set(space, out, "vec", at.vec);
   cuvil_config_set(space, out, "lanes", at.lanes);
@@ -158,8 +161,29 @@ static bool derive(const struct cuvil_query *query,
   return vector_fits(p, at.vec) && (!at.pdl || query->arch->cc >= 90);
 }
 
-/* Memory, the input again from L1 for every tile, the arithmetic; slower where
- * the chip is not full. */
+/* Input elements that a thread loads for each of its outputs. */
+static double loads_of(const struct cuvil_problem *p, struct point at,
+                       double *out_columns) {
+  double rows =
+      (double)((at.tile_p - 1) * p->stride[0] +
+               (extent(p, CUVIL_CONV_DIM_R) - 1) * p->dilation[0] + 1);
+  double columns =
+      (double)((at.tile_q - 1) * p->stride[1] +
+               (extent(p, CUVIL_CONV_DIM_S) - 1) * p->dilation[1] + 1);
+  *out_columns = columns;
+  return rows * columns / (at.tile_p * at.tile_q);
+}
+
+/* Turns of the L1 for one access of a warp: a line of 128 bytes each, and as
+ * many as the bytes take. */
+static double turns_of(struct point at, double size) {
+  double groups = at.lanes < 32 ? 32.0 / at.lanes : 1;
+  double bytes = (at.lanes < 32 ? at.lanes : 32) * at.vec * size;
+  return groups * (bytes > 128 ? bytes / 128 : 1);
+}
+
+/* The slower of memory (as much as is under way) and an SM's work: loads from
+ * L1, taps from shared memory, arithmetic. */
 static double predict(const struct cuvil_query *query,
                       const struct cuvil_config *config,
                       const struct cuvil_derived *derived) {
@@ -167,32 +191,31 @@ static double predict(const struct cuvil_query *query,
   const struct cuvil_arch *arch = query->arch;
   struct point at = read_point(query, config);
   double size = (double)cuvil_dtype_size(p->operands[CUVIL_CONV_X].dtype);
-  double computed = (double)derived->blocks * derived->threads * at.tile_p *
-                    at.tile_q * at.vec;
-  double rows =
-      (double)((at.tile_p - 1) * p->stride[0] +
-               (extent(p, CUVIL_CONV_DIM_R) - 1) * p->dilation[0] + 1);
-  double columns =
-      (double)((at.tile_q - 1) * p->stride[1] +
-               (extent(p, CUVIL_CONV_DIM_S) - 1) * p->dilation[1] + 1);
-  double loads = computed * rows * columns / (at.tile_p * at.tile_q);
-  double sector = at.lanes * at.vec * size;
-  double clock = 1.5e9 * arch->sms;
-  double memory = cuvil_problem_bytes(p) / arch->memory_bytes_per_second *
-                  (sector < 32 ? 32 / sector : 1);
-  double l1 = loads * size / (64 * clock) + loads / at.vec / (32 * clock);
-  double math = 2 * computed * (double)taps_of(p) / (0.6 * arch->flops_f32) +
-                loads / (64 * clock);
   double threads = (double)derived->blocks * derived->threads;
-  double full = arch->sms * 768.0;
-  double seconds = memory > l1 + math ? memory : l1 + math;
-  if (threads < full) seconds *= full / threads;
-  /* More threads hide more; sums that do not fit beside them are spilt. */
-  double room = at.resident ? 65536.0 / at.resident : 200;
-  double wanted =
-      48 + 1.5 * rows_of(p, at) * at.tile_q * at.vec + columns * at.vec;
-  seconds *= 1 + (wanted > room ? wanted / room - 1 : 0) - 5e-5 * at.resident;
-  return 2.5e-6 + seconds - 1e-6 * at.pdl;
+  double outputs = threads * at.tile_p * at.tile_q * at.vec;
+  double columns, loads = loads_of(p, at, &columns) * outputs;
+  double sums = rows_of(p, at) * at.tile_q * at.vec;
+  double wanted = 40 + sums + 1.5 * columns * at.vec;
+  double room = at.resident ? 65536.0 / at.resident : 255;
+  double registers = wanted < room ? wanted : room;
+  double most = 65536.0 / registers < arch->max_threads_per_sm
+                    ? 65536.0 / registers
+                    : arch->max_threads_per_sm;
+  if (threads / arch->sms < most) most = threads / arch->sms;
+  double rate = most * arch->sms * columns * at.vec * size / 7e-7;
+  if (rate > arch->memory_bytes_per_second)
+    rate = arch->memory_bytes_per_second;
+  double memory = cuvil_problem_bytes(p) / rate;
+  double warps = 1.0 / (32.0 * at.vec), cycles = 0;
+  cycles += loads * warps * turns_of(at, size);
+  cycles += outputs / at.tile_q * (double)taps_of(p) * warps *
+            (at.vec > 4 ? at.vec / 4.0 : 1);
+  cycles += (outputs * (double)taps_of(p) + loads) / 128 * 1.3;
+  double busy = threads < arch->sms * 256.0 ? threads / 256 : arch->sms;
+  if (wanted > room) cycles *= wanted / room * wanted / room;
+  double work = cycles / (1.5e9 * busy);
+  return 2.5e-6 + (work > memory ? work + 0.3 * memory : memory + 0.3 * work) -
+         1e-6 * at.pdl;
 }
 
 /* ---- emission */
