@@ -149,6 +149,11 @@ static bool derive(const struct cuvil_query *query,
   out->threads = at.lanes * at.spots;
   out->shared_bytes = (int)taps_of(p) * (at.lanes * at.vec + 4) * 4;
   out->registers_least = 8 + tile;
+  /* What does not fit is spilt.  Four schedulers share registers and warps. */
+  int warps = (resident_blocks(at) * (out->threads / 32) + 3) / 4;
+  if (warps < 1) warps = 1;
+  int most = query->arch->registers_per_sm / 4 / (warps * 32) / 8 * 8;
+  if (out->registers_least > most) out->registers_least = most;
   out->blocks = columns_of(p, at) * slabs_of(p, at);
   out->cluster = 1;
   if (out->threads > 1024 || out->threads % 32 ||
