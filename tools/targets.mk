@@ -16,6 +16,21 @@ $(B)/gpu-tests/%: $(B)/tests/gpu/%.o $(B)/tests/libsupport.a $(CLI_OBJ) \
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/tests/libsupport.a $(CLI_OBJ) \
 	  $(B)/lib/libcuvil.a $(LDLIBS) -Wl,--as-needed -lcmocka
 
+FUZZ_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/*.c))
+$(FUZZ_OBJ): | $(GEN)/onnx.pb-c.h
+$(B)/fuzz: $(FUZZ_OBJ) $(B)/tests/libsupport.a $(CLI_OBJ) $(B)/lib/libcuvil.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(FUZZ_OBJ) $(B)/tests/libsupport.a \
+	  $(CLI_OBJ) $(B)/lib/libcuvil.a $(LDLIBS) -lcmocka
+
+# Findings are kept in build/fuzz; build/asan/fuzz --replay FILE tries one.
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 1
+fuzz:
+	$(Q)bash tools/deps.sh
+	$(Q)$(MAKE) --no-print-directory MODE=asan build/asan/fuzz
+	$(Q)build/asan/fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+
 spikes: $(SPIKES)
 gpu-tests: $(GPU_TESTS)
 
@@ -28,7 +43,7 @@ help:
 	@echo 'make check-gpu  every kernel family on the GPU of this machine'
 	@echo 'make lint       layers, format, generated pages'
 	@echo 'make docs       write the generated pages'
-	@echo 'make fuzz       fuzz the importer and the plan loader'
+	@echo 'make fuzz       fuzz everything that reads a file (FUZZ_SECONDS=60)'
 	@echo 'make dist       a relocatable tree in build/dist'
 	@echo 'make install    into PREFIX (/usr/local), DESTDIR honoured'
 	@echo 'make clean      remove build/'

@@ -310,7 +310,7 @@ enum conformance_outcome conformance_cpu(struct conformance_case *c,
 
 /* Neighbouring integers differ in fp16 up to here: beyond, rounding the inputs
  * alone changes a softmax of them. */
-static bool half_holds(const struct conformance_case *c) {
+bool conformance_half_holds(const struct conformance_case *c) {
   for (int i = 0; i < c->input_count; ++i) {
     const struct cuvil_value *value = &c->graph->values[c->graph->inputs[i]];
     if (!cuvil_dtype_is_float(value->dtype)) continue;
@@ -328,7 +328,7 @@ enum conformance_outcome conformance_fused(
     char detail[512]) {
   struct cuvil_fused *fused;
   bool half = options->precision == CUVIL_PRECISION_FP16;
-  if (half && !half_holds(c)) {
+  if (half && !conformance_half_holds(c)) {
     snprintf(detail, 512, "inputs are too large for fp16");
     return CONFORMANCE_REFUSED;
   }

@@ -51,6 +51,8 @@ enum conformance_outcome conformance_cpu(struct conformance_case *c,
 enum conformance_outcome conformance_fused(
     struct conformance_case *c, const struct cuvil_fusion_options *options,
     char detail[512]);
+/* Neighbouring numbers of the inputs stay apart in fp16. */
+bool conformance_half_holds(const struct conformance_case *c);
 /* Holds c->outputs against c->expected: elementwise, with room for the type.
  * `half`: computed in fp16. */
 enum conformance_outcome conformance_compare(const struct conformance_case *c,
