@@ -49,6 +49,10 @@ CUVIL_MUST_USE enum cuvil_status cuvil_graph_widen_windows(
 CUVIL_MUST_USE enum cuvil_status cuvil_graph_lower_attention(
     struct cuvil_graph *graph);
 
+/* Masks looked up by all indices, and And with true (simplify_index.c). */
+CUVIL_MUST_USE enum cuvil_status cuvil_graph_straighten_masks(
+    struct cuvil_graph *graph);
+
 /* Evaluates one node on the host (execute.c). */
 struct cuvil_host_tensor;
 CUVIL_MUST_USE enum cuvil_status cuvil_node_execute(

@@ -280,6 +280,7 @@ static enum cuvil_status close_gaps(struct cuvil_graph *graph) {
 
 enum cuvil_status cuvil_graph_simplify(struct cuvil_graph *graph) {
   CUVIL_TRY(cuvil_graph_lower_attention(graph));
+  CUVIL_TRY(cuvil_graph_straighten_masks(graph));
   CUVIL_TRY(drop_copies(graph));
   CUVIL_TRY(fold_norms(graph));
   CUVIL_TRY(drop_unneeded(graph));

@@ -112,6 +112,34 @@ static bool no_row_is_masked(const struct cuvil_value *mask) {
   return true;
 }
 
+/* A choice between two finite constants: wherever it is added, no row gets
+ * infinities only. */
+static bool all_finite(const struct cuvil_value *value) {
+  if (value->data == NULL) return false;
+  for (int64_t i = 0; i < cuvil_value_elements(value); i++)
+    if (!isfinite(cuvil_load(value->dtype, value->data, (size_t)i)))
+      return false;
+  return true;
+}
+
+static bool leaves_rows_open(const struct cuvil_graph *graph, int mask) {
+  const struct cuvil_value *value = &graph->values[mask];
+  if (value->data != NULL) return no_row_is_masked(value);
+  const struct cuvil_node *choice = producer(graph, mask, "Where");
+  return choice != NULL && all_finite(&graph->values[choice->inputs[1]]) &&
+         all_finite(&graph->values[choice->inputs[2]]);
+}
+
+/* The operand that is a mask: a constant or a choice. */
+static int mask_side(const struct cuvil_graph *graph,
+                     const struct cuvil_node *add) {
+  for (int i = 0; i < 2; i++)
+    if (graph->values[add->inputs[i]].data != NULL ||
+        producer(graph, add->inputs[i], "Where") != NULL)
+      return i;
+  return -1;
+}
+
 static bool guards_nothing(const struct cuvil_graph *graph,
                            const struct cuvil_node *where) {
   const struct cuvil_node *nan = producer(graph, where->inputs[0], "IsNaN");
@@ -125,9 +153,8 @@ static bool guards_nothing(const struct cuvil_graph *graph,
   const struct cuvil_node *at = producer(graph, softmax->inputs[0], NULL);
   /* One mask: two might close a row that neither closes alone. */
   if (at != NULL && strcmp(at->op, "Add") == 0) {
-    int side = graph->values[at->inputs[0]].data != NULL ? 0 : 1;
-    const struct cuvil_value *mask = &graph->values[at->inputs[side]];
-    if (mask->data == NULL || !no_row_is_masked(mask)) return false;
+    int side = mask_side(graph, at);
+    if (side < 0 || !leaves_rows_open(graph, at->inputs[side])) return false;
     at = producer(graph, at->inputs[1 - side], NULL);
   }
   return at != NULL &&

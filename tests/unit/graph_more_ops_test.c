@@ -405,6 +405,32 @@ static void nan_guard(void **state) {
   }
 }
 
+/* A padding mask looked up by the indices of all its elements and combined
+ * with true, as transformers writes it. */
+static void indexed_masks(void **state) {
+  (void)state;
+  for (int shuffled = 0; shuffled < 2; shuffled++) {
+    struct onnx_case c;
+    onnx_begin(&c, 18);
+    cuvil_builder_input(c.b, "m", CUVIL_BOOL, 2, DIMS(2, 2));
+    int64_t all[8] = {0, 0, 0, 1, 1, 0, 1, -1};
+    if (shuffled) all[1] = 1;
+    cuvil_builder_initializer(c.b, "i", CUVIL_I64, 4, DIMS(2, 1, 2, 2), all);
+    cuvil_builder_initializer(c.b, "true", CUVIL_BOOL, 3, DIMS(1, 2, 1),
+                              BYTES(1, 1));
+    cuvil_builder_node(c.b, "GatherND", "g", "m,i", "looked");
+    cuvil_builder_node(c.b, "And", "a", "true,looked", "y");
+    cuvil_builder_output(c.b, "y", CUVIL_BOOL, -1, NULL);
+    onnx_load(&c);
+    assert_int_equal(onnx_count(&c, "GatherND"), shuffled);
+    assert_int_equal(onnx_count(&c, "And"), 0);
+    const void *m[] = {BYTES(1, 0, 1, 1)};
+    onnx_expect(&c, m, 0, 3, DIMS(2, 2, 2),
+                VALUES(!shuffled, 0, !shuffled, 0, 1, 1, 1, 1));
+    onnx_end(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(matmul_broadcasts),
@@ -423,6 +449,7 @@ int main(void) {
       cmocka_unit_test(one_dimensional_windows),
       cmocka_unit_test(noops_go),
       cmocka_unit_test(nan_guard),
+      cmocka_unit_test(indexed_masks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
