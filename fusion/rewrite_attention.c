@@ -113,6 +113,17 @@ static int peel_scale(const struct cuvil_graph *graph, int value,
   }
 }
 
+/* The condition of a choice of 0 where it holds and -inf where not, made at
+ * run time; -1: it is none. */
+static int open_where(const struct cuvil_graph *graph, int mask) {
+  const struct cuvil_node *where = cuvil_made_by(graph, mask, "Where");
+  double open, closed;
+  if (!where || !cuvil_constant_scalar(graph, where->inputs[1], &open) ||
+      !cuvil_constant_scalar(graph, where->inputs[2], &closed))
+    return -1;
+  return open == 0 && isinf(closed) && closed < 0 ? where->inputs[0] : -1;
+}
+
 /* From the softmax's input down to the scores' product; NULL: no attention. */
 static const struct cuvil_node *scores_of(const struct cuvil_graph *graph,
                                           int value, struct found *out) {
@@ -133,11 +144,13 @@ static const struct cuvil_node *scores_of(const struct cuvil_graph *graph,
       double ignored = 1;
       int side = add->inputs[1 - i];
       int below = peel_scale(graph, add->inputs[i], &ignored);
+      int test = open_where(graph, side);
       bool leads = cuvil_made_by(graph, below, "MatMul") ||
                    cuvil_made_by(graph, below, "Add") ||
                    cuvil_made_by(graph, below, "Where");
       if (leads && same_dims(&graph->values[add->inputs[i]], scores) &&
-          take_mask(graph, side, false, false, scores, out))
+          ((test >= 0 && take_mask(graph, test, true, false, scores, out)) ||
+           take_mask(graph, side, false, false, scores, out)))
         next = add->inputs[i];
     }
     if (where) {
@@ -162,6 +175,27 @@ static bool leading_agree(const struct cuvil_value *a,
              0;
 }
 
+/* Where(IsNaN(p), 0, p) for p of a softmax: a row that a mask closes gives
+ * zeros, as AttentionCore does anyway (but for an additive mask, of which that
+ * is left open).  Returns what stands for p. */
+static int behind_guard(const struct cuvil_graph *graph, int p) {
+  const struct cuvil_value *value = &graph->values[p];
+  if (value->user_count != 2 || value->is_output) return p;
+  for (int n = 0; n < graph->node_count; ++n) {
+    const struct cuvil_node *where = &graph->nodes[n];
+    double zero;
+    if (where->removed || strcmp(where->op, "Where") != 0 ||
+        where->inputs[2] != p)
+      continue;
+    const struct cuvil_node *nan =
+        cuvil_made_by(graph, where->inputs[0], "IsNaN");
+    if (nan && nan->inputs[0] == p &&
+        cuvil_constant_scalar(graph, where->inputs[1], &zero) && zero == 0)
+      return where->outputs[0];
+  }
+  return p;
+}
+
 static enum cuvil_status try_attention(struct cuvil_graph *graph, int softmax) {
   const struct cuvil_node *node = &graph->nodes[softmax];
   const struct cuvil_value *p = &graph->values[node->outputs[0]];
@@ -170,9 +204,10 @@ static enum cuvil_status try_attention(struct cuvil_graph *graph, int softmax) {
   if (axis < 0) axis += p->rank;
   if (p->rank < 3 || axis != p->rank - 1 || cuvil_value_elements(p) <= 0)
     return CUVIL_OK;
-  int user = cuvil_only_user(graph, node->outputs[0]);
+  int weights = behind_guard(graph, node->outputs[0]);
+  int user = cuvil_only_user(graph, weights);
   if (user < 0 || strcmp(graph->nodes[user].op, "MatMul") != 0 ||
-      graph->nodes[user].inputs[0] != node->outputs[0])
+      graph->nodes[user].inputs[0] != weights)
     return CUVIL_OK;
   found.v = graph->nodes[user].inputs[1];
   const struct cuvil_node *product = scores_of(graph, node->inputs[0], &found);
