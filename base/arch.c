@@ -69,6 +69,13 @@ const struct cuvil_arch *cuvil_arch_by_cc(int cc) {
   return NULL;
 }
 
+/* 5120 bytes per cycle of the A100's 108 SMs (NVIDIA A100 architecture white
+ * paper), which Hopper keeps per SM; clocks as they are under load. */
+double cuvil_arch_l2_rate(const struct cuvil_arch *arch) {
+  double clock = arch->cc >= 90 ? 1.7e9 : 1.41e9;
+  return 5120.0 / 108 * arch->sms * clock;
+}
+
 const char *cuvil_arch_names(void) {
   return "sm_80, sm_90";
 }

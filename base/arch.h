@@ -41,6 +41,8 @@ struct cuvil_arch {
 /* "sm_80" or "sm_90"; NULL when unknown.  Static. */
 const struct cuvil_arch *cuvil_arch_find(const char *name);
 const struct cuvil_arch *cuvil_arch_by_cc(int cc);
+/* What the L2 gives to all SMs together; bytes per second.  For "of roof". */
+double cuvil_arch_l2_rate(const struct cuvil_arch *arch);
 /* Names of all, separated by ", "; static. */
 const char *cuvil_arch_names(void);
 

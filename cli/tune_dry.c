@@ -83,12 +83,12 @@ static enum cuvil_status one_problem(FILE *to,
                                          options->max_trials, options->seed));
   for (int i = 0; i < list.walk_count; i++) {
     const struct cuvil_walk *w = &list.walks[i];
-    /* A sampled space is counted as if all of it were like the sample. */
-    double scale = w->examined ? (double)w->points / (double)w->examined : 0;
+    uint64_t valid, allowed;
+    cuvil_walk_estimate(w, &valid, &allowed);
     here[0] += w->points;
-    here[1] += (uint64_t)((double)w->valid * scale + 0.5);
-    here[2] += (uint64_t)((double)w->allowed * scale + 0.5);
-    CUVIL_TRY_GOTO(add_walk(totals, total_count, &list.walks[i]));
+    here[1] += valid;
+    here[2] += allowed;
+    CUVIL_TRY_GOTO(add_walk(totals, total_count, w));
   }
   for (int i = 0; i < 3; i++)
     sums[i] += here[i];

@@ -75,8 +75,8 @@ const struct cuvil_family *cuvil_family_at(int index);
 const struct cuvil_family *cuvil_family_find(const char *id); /* or NULL */
 /* Test binaries put planted families in front of the registry. */
 void cuvil_family_plant(const struct cuvil_family *const *families, int count);
-/* The family's space, parsed once from the embedded file and kept.  Not
- * thread-safe the first time: call before starting threads. */
+/* The family's space, parsed once from the embedded file and kept for the life
+ * of the process.  Any thread may ask. */
 CUVIL_MUST_USE enum cuvil_status cuvil_family_space(
     const struct cuvil_family *family, const struct cuvil_space **out);
 /* Rules and derive together: true when the point may be compiled.  *out_rule:
@@ -89,6 +89,14 @@ bool cuvil_family_allows(const struct cuvil_family *family,
                          const struct cuvil_query *query,
                          const struct cuvil_config *config, bool heuristics,
                          struct cuvil_derived *out_derived, int *out_rule);
+/* Visits the points that no rule cuts which can be asked before derive, hard
+ * and heuristic (cuvil_space_walk): cheap where cuvil_family_allows for every
+ * point of a space is not.  The visited are still to be asked it. */
+CUVIL_MUST_USE enum cuvil_status cuvil_family_cut(
+    const struct cuvil_query *query,
+    enum cuvil_status (*visit)(void *user, uint64_t rank,
+                               const struct cuvil_config *config),
+    void *user);
 /* The family and point that an untuned compile uses: the first own family of
  * the list that is applicable; a reference family where no other is. */
 CUVIL_MUST_USE enum cuvil_status cuvil_family_fallback(

@@ -107,20 +107,25 @@ static void add(struct variables *v, const char *name, double value) {
   v->list[v->count++] = (struct cuvil_variable){name, value};
 }
 
-static void fill_variables(const struct cuvil_problem *problem,
-                           const struct cuvil_derived *derived,
+/* What holds for every point of a problem. */
+static void fill_constants(const struct cuvil_problem *problem,
                            struct variables *v) {
   v->count = 0;
   for (int i = 0; i < problem->dim_count; i++)
     add(v, problem->dims[i].name, (double)problem->dims[i].extent);
   for (int i = 0; i < problem->operand_count; i++) {
     const struct cuvil_operand *o = &problem->operands[i];
-    snprintf(v->names[i], sizeof v->names[i], "size_%s", o->name);
+    memcpy(v->names[i], "size_", 5); /* once a point: no snprintf */
+    memcpy(v->names[i] + 5, o->name, strlen(o->name) + 1);
     add(v, v->names[i], (double)cuvil_dtype_size(o->dtype));
   }
   add(v, "group", (double)problem->group);
   add(v, "stride_h", (double)problem->stride[0]);
   add(v, "stride_w", (double)problem->stride[1]);
+}
+
+static void add_derived(const struct cuvil_derived *derived,
+                        struct variables *v) {
   add(v, "threads", derived->threads);
   add(v, "shared_bytes", derived->shared_bytes);
   add(v, "registers_least", derived->registers_least);
@@ -138,12 +143,24 @@ bool cuvil_family_allows(const struct cuvil_family *family,
   struct variables variables;
   /* Rules are asked even where derive refuses: a rule has a reason to show. */
   bool can_be = family->derive(query, config, &derived);
-  fill_variables(query->problem, &derived, &variables);
+  fill_constants(query->problem, &variables);
+  add_derived(&derived, &variables);
   int rule = cuvil_space_check(query->space, query->arch, config,
                                variables.list, variables.count, heuristics);
   if (out_derived) *out_derived = derived;
   if (out_rule) *out_rule = rule;
   return can_be && rule == -1;
+}
+
+enum cuvil_status cuvil_family_cut(
+    const struct cuvil_query *query,
+    enum cuvil_status (*visit)(void *user, uint64_t rank,
+                               const struct cuvil_config *config),
+    void *user) {
+  struct variables variables;
+  fill_constants(query->problem, &variables);
+  return cuvil_space_walk(query->space, query->arch, variables.list,
+                          variables.count, true, NULL, visit, user);
 }
 
 static bool serves(const struct cuvil_family *family,

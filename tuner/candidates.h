@@ -67,7 +67,14 @@ struct cuvil_walk {
   uint64_t valid;    /* left by hard rules and derive */
   uint64_t allowed;  /* left by heuristic rules too */
   uint64_t *removed; /* by rule; the last entry (rule_count) is derive; owned */
+  bool complete;     /* every allowed point was found, though not every point
+                        examined; there are `found` */
+  uint64_t found;
 };
+/* Counts of the whole space; of a sampled one, as if all were like the sample,
+ * except what is known. */
+void cuvil_walk_estimate(const struct cuvil_walk *walk, uint64_t *out_valid,
+                         uint64_t *out_allowed);
 
 struct cuvil_point { /* of a space; slim, there may be many */
   const struct cuvil_family *family;
@@ -111,9 +118,11 @@ CUVIL_MUST_USE enum cuvil_status cuvil_strategy_parse(
 CUVIL_MUST_USE enum cuvil_status cuvil_families_check(const char *families);
 bool cuvil_families_include(const char *families, const char *id);
 
-/* Walks the spaces of every applicable own family.  A space of more than
- * `limit` points is sampled evenly; from the best predicted of the sample,
- * neighbours that differ in one parameter are followed while they are
+/* Walks the spaces of every applicable own family.  Of a space of more than
+ * `limit` points an even sample is counted.  Where heuristic rules cut whole
+ * parts of it (cuvil_space_walk), all allowed points are found all the same;
+ * where they do not, the points are the sample's, and neighbours of the best
+ * predicted of it that differ in one parameter are followed while they are
  * predicted better.  The families' defaults are among the points whatever
  * heuristic rules say. */
 CUVIL_MUST_USE enum cuvil_status cuvil_candidates_walk(

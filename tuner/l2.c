@@ -9,7 +9,13 @@
  * same); where that would be very many, as many as one timed replay reads, and
  * the worker empties the cache between replays (measure/flush.h).  Operands
  * under 1 % of the traffic cannot change the time and are left alone.
+ *
+ * The roof follows from the same plan: what is warm comes from the L2, and a
+ * share of the memory's rate would be no share of anything.
  */
+#include <math.h>
+#include <string.h>
+
 #include "tuner/tuner.h"
 
 enum { ROTATIONS_MOST = 64 };
@@ -53,4 +59,28 @@ void cuvil_l2_decide(enum cuvil_l2_mode mode, bool model_fits,
   if (copies > ROTATIONS_MOST) copies = ROTATIONS_MOST;
   out->rotations = copies < 2 ? 2 : (int)copies;
   out->label = "cold";
+}
+
+static double peak_flops(const struct cuvil_problem *problem,
+                         const struct cuvil_arch *arch) {
+  enum cuvil_dtype dtype = problem->operands[0].dtype;
+  if (problem->kind != CUVIL_KIND_GEMM && problem->kind != CUVIL_KIND_CONV &&
+      problem->kind != CUVIL_KIND_ATTENTION)
+    return arch->flops_f32;
+  if (dtype == CUVIL_F16 || dtype == CUVIL_BF16) return arch->flops_f16;
+  return problem->tf32 ? arch->flops_tf32 : arch->flops_f32;
+}
+
+double cuvil_roof_seconds(const struct cuvil_problem *problem,
+                          const struct cuvil_arch *arch,
+                          const struct cuvil_l2_plan *plan) {
+  double bytes = cuvil_problem_bytes(problem), cold = 0;
+  for (int o = 0; o < problem->operand_count; o++)
+    if (plan->cold[o]) cold += (double)cuvil_operand_bytes(problem, o);
+  if (strcmp(plan->label, "warm") == 0) cold = 0; /* as a recording says */
+  cold = fmin(cold, bytes); /* of a gather's table only rows are read */
+  double from_memory = fmax(cold, bytes - (double)arch->l2_bytes);
+  return fmax(cuvil_problem_flops(problem) / peak_flops(problem, arch),
+              fmax(bytes / cuvil_arch_l2_rate(arch),
+                   from_memory / arch->memory_bytes_per_second));
 }

@@ -165,13 +165,12 @@ void cuvil_task_recall(const struct cuvil_tuning *tuning,
 static void count_walks(struct cuvil_task_state *task) {
   for (int i = 0; i < task->candidates.walk_count; i++) {
     const struct cuvil_walk *walk = &task->candidates.walks[i];
-    /* A sampled space is counted as if all of it were like the sample. */
-    double scale =
-        walk->examined ? (double)walk->points / (double)walk->examined : 0;
+    uint64_t valid, allowed;
+    cuvil_walk_estimate(walk, &valid, &allowed);
     task->result->points += walk->points;
     task->result->examined += walk->examined;
-    task->result->valid += (uint64_t)((double)walk->valid * scale + 0.5);
-    task->result->allowed += (uint64_t)((double)walk->allowed * scale + 0.5);
+    task->result->valid += valid;
+    task->result->allowed += allowed;
   }
 }
 

@@ -31,21 +31,6 @@ void cuvil_runner_destroy(struct cuvil_runner *runner) {
   free(runner);
 }
 
-double cuvil_roof_seconds(const struct cuvil_problem *problem,
-                          const struct cuvil_arch *arch) {
-  double peak = arch->flops_f32;
-  bool contraction = problem->kind == CUVIL_KIND_GEMM ||
-                     problem->kind == CUVIL_KIND_CONV ||
-                     problem->kind == CUVIL_KIND_ATTENTION;
-  enum cuvil_dtype dtype = problem->operands[0].dtype;
-  if (contraction && (dtype == CUVIL_F16 || dtype == CUVIL_BF16))
-    peak = arch->flops_f16;
-  else if (contraction && problem->tf32)
-    peak = arch->flops_tf32;
-  return fmax(cuvil_problem_flops(problem) / peak,
-              cuvil_problem_bytes(problem) / arch->memory_bytes_per_second);
-}
-
 static enum cuvil_status prepare_all(struct cuvil_tuning *tuning) {
   struct cuvil_candidates none = {0};
   for (int i = 0; i < tuning->count; i++) {
@@ -85,7 +70,8 @@ static void add_up(const struct cuvil_tuning *tuning) {
     report->failed_candidates += result->failed;
     if (result->winner_seconds > 0)
       result->roof =
-          cuvil_roof_seconds(&tuning->tasks[i].problem, &tuning->runner->arch) /
+          cuvil_roof_seconds(&tuning->tasks[i].problem, &tuning->runner->arch,
+                             &tuning->tasks[i].told.l2) /
           result->winner_seconds;
   }
 }

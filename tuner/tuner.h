@@ -87,11 +87,6 @@ CUVIL_MUST_USE enum cuvil_status cuvil_tune(
     struct cuvil_db *db, const struct cuvil_tune_problem *problems, int count,
     struct cuvil_tune_report *out);
 
-/* Time that the architecture's limits allow, from the table's figures: the
- * larger of arithmetic and memory; seconds. */
-double cuvil_roof_seconds(const struct cuvil_problem *problem,
-                          const struct cuvil_arch *arch);
-
 /* ---- l2.c: true when all problems' weights and the largest problem's
  * activations fit the L2 together, as the model will find it. */
 CUVIL_MUST_USE enum cuvil_status cuvil_l2_model_fits(
@@ -100,6 +95,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_l2_model_fits(
 void cuvil_l2_decide(enum cuvil_l2_mode mode, bool model_fits,
                      const struct cuvil_problem *problem, int64_t l2_bytes,
                      struct cuvil_l2_plan *out);
+/* Time that the architecture's limits allow, from the table's figures, in
+ * seconds: the largest of arithmetic, all bytes from the L2, and from memory
+ * those that the plan keeps cold or that the L2 cannot hold. */
+double cuvil_roof_seconds(const struct cuvil_problem *problem,
+                          const struct cuvil_arch *arch,
+                          const struct cuvil_l2_plan *plan);
 
 /* ---- race.c: one problem's race over what was verified and piloted. */
 struct cuvil_race_report {

@@ -4,9 +4,13 @@
  * breaks a rule is counted under the first rule that it breaks.  A space too
  * big for the time that pruning may take is sampled by a fixed stride from a
  * seeded start, so that the same command examines the same points anywhere,
- * and the counts are of that sample.  A sample misses most of the good points;
- * so, from the best predicted of it, single parameters are changed as long as
- * that leads to points predicted better.
+ * and the counts are of that sample.
+ *
+ * A sample misses most of the good points.  Rules that need nothing of derive
+ * cut whole parts of a space, and what they leave is mostly few enough to be
+ * asked one by one; then nothing is missed.  Where it is not, single parameters
+ * of the best predicted of the sample are changed as long as that leads to
+ * points predicted better.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +19,13 @@
 #include "base/clock.h"
 #include "tuner/candidates.h"
 
-enum { CLIMBERS = 24, CLIMB_STEPS = 8, STARTS = 16, SAMPLES_MOST = 8 };
+enum {
+  CLIMBERS = 24,
+  CLIMB_STEPS = 8,
+  STARTS = 16,
+  SAMPLES_MOST = 8,
+  LEAVES_MOST = 4 /* times limit: points asked after whole parts were cut */
+};
 
 /* Points seen, by rank: open addressing; an empty place holds EMPTY. */
 #define EMPTY UINT64_MAX
@@ -52,6 +62,7 @@ struct walker {
   struct cuvil_walk *walk;
   struct cuvil_candidates *list;
   struct seen seen; /* of a sampled space; slots NULL: every point is new */
+  uint64_t leaves;  /* points asked after whole parts were cut */
 };
 
 uint64_t cuvil_point_order(const struct cuvil_space *space,
@@ -187,6 +198,47 @@ static enum cuvil_status climb(struct walker *w, int first) {
   return CUVIL_OK;
 }
 
+/* ---- all allowed points of a large space */
+static enum cuvil_status ask_leaf(void *user, uint64_t order,
+                                  const struct cuvil_config *config) {
+  struct walker *w = user;
+  struct cuvil_derived derived = {0};
+  int rule = -1;
+  if (++w->leaves > LEAVES_MOST * w->options->limit) return CU_ERR_UNSUPPORTED;
+  if (!cuvil_family_allows(w->walk->family, &w->query, config, true, &derived,
+                           &rule))
+    return rule == -2 ? CU_ERR_INTERNAL : CUVIL_OK;
+  return keep_point(w, order, config, &derived);
+}
+
+/* Leaves walk->complete false, and no points, when too much is left to ask. */
+static enum cuvil_status find_all(struct walker *w) {
+  int first = w->list->point_count;
+  enum cuvil_status status = cuvil_family_cut(&w->query, ask_leaf, w);
+  if (status == CU_ERR_UNSUPPORTED) {
+    w->list->point_count = first;
+    return CUVIL_OK;
+  }
+  CUVIL_TRY(status);
+  w->walk->complete = true;
+  w->walk->found = (uint64_t)(w->list->point_count - first);
+  return CUVIL_OK;
+}
+
+/* An even sample that is only counted. */
+static enum cuvil_status count_sample(struct walker *w) {
+  int first = w->list->point_count;
+  uint64_t size = w->walk->points, limit = w->options->limit;
+  struct cuvil_rng rng = {w->options->seed};
+  uint64_t step = spread(size), at = cuvil_rng_below(&rng, size);
+  for (uint64_t i = 0; i < limit; i++) {
+    CUVIL_TRY(visit(w, at, true));
+    at = (at + step) % size;
+  }
+  w->list->point_count = first;
+  return CUVIL_OK;
+}
+
 /* `limit` points; where rules leave few of them, more, up to SAMPLES_MOST
  * times as many: a start for climbing must be found. */
 static enum cuvil_status sample(struct walker *w) {
@@ -202,6 +254,16 @@ static enum cuvil_status sample(struct walker *w) {
     at = (at + step) % size;
   }
   return climb(w, first);
+}
+
+void cuvil_walk_estimate(const struct cuvil_walk *walk, uint64_t *out_valid,
+                         uint64_t *out_allowed) {
+  double scale =
+      walk->examined ? (double)walk->points / (double)walk->examined : 0;
+  *out_valid = (uint64_t)((double)walk->valid * scale + 0.5);
+  *out_allowed = walk->complete
+                     ? walk->found
+                     : (uint64_t)((double)walk->allowed * scale + 0.5);
 }
 
 /* The family's own default is always there: it is what it offers untuned. */
@@ -241,7 +303,9 @@ static enum cuvil_status walk_family(const struct cuvil_family *family,
     return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for a walk");
   enum cuvil_status status = CUVIL_OK;
   if (options->limit && w.walk->points > options->limit) {
-    status = sample(&w);
+    if (options->heuristics) status = find_all(&w);
+    if (status == CUVIL_OK)
+      status = w.walk->complete ? count_sample(&w) : sample(&w);
   } else {
     for (uint64_t i = 0; i < w.walk->points && status == CUVIL_OK; i++)
       status = visit(&w, i, true);

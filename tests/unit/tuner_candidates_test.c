@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,7 @@ static void sample_finds_the_best_predicted(void **state) {
   struct cuvil_candidates list = walk(&options);
   const struct cuvil_walk *w = &list.walks[0];
   assert_int_equal(w->examined, 500);
+  assert_false(w->complete); /* the rules leave too many to ask each */
   assert_in_range(w->allowed, 80, 170); /* a quarter of them */
   choose(&list, 0, 10, 1);
   /* Steps of one parameter keep x + y even only two at a time, so the climb
@@ -142,6 +144,28 @@ static void sample_finds_the_best_predicted(void **state) {
       best = list.items[i].predicted;
   assert_true(best < 1.005e-6);
   cuvil_candidates_free(&list);
+}
+
+static void cutting_finds_all_allowed(void **state) {
+  struct cuvil_walk_options options = all;
+  uint64_t valid = 0, allowed = 0;
+  (void)state;
+  options.limit = 4096; /* fewer than there are, enough for what rules leave */
+  struct cuvil_candidates list = walk(&options), whole = walk(&all);
+  const struct cuvil_walk *w = &list.walks[0];
+  assert_true(w->complete);
+  assert_int_equal(w->examined, 4096);
+  assert_int_equal(w->found, 8192);
+  assert_int_equal(list.point_count, whole.point_count);
+  choose(&list, 0.25, 40, 1);
+  choose(&whole, 0.25, 40, 1);
+  for (int i = 0; i < 40; i++)
+    assert_string_equal(list.items[i].text, whole.items[i].text);
+  cuvil_walk_estimate(w, &valid, &allowed);
+  assert_int_equal(allowed, 8192);
+  assert_in_range(valid, 15000, 17800); /* half of 32768, from the sample */
+  cuvil_candidates_free(&list);
+  cuvil_candidates_free(&whole);
 }
 
 static void same_seed_same_choice(void **state) {
@@ -302,11 +326,40 @@ static void l2_follows_the_model(void **state) {
   assert_string_equal(plan.label, "warm");
 }
 
+static bool is_same(double a, double b) {
+  return fabs(a - b) <= 1e-12 * b;
+}
+
+static void roof_is_of_what_is_read_from_where(void **state) {
+  /* 3 x 131072 bytes and 2 x 256^3 flops, far from the arithmetic roof. */
+  struct cuvil_l2_plan plan;
+  struct cuvil_arch small = *arch;
+  double bytes = 3 * 131072, memory = arch->memory_bytes_per_second;
+  (void)state;
+  cuvil_l2_decide(CUVIL_L2_WARM, true, &problem, arch->l2_bytes, &plan);
+  double warm = cuvil_roof_seconds(&problem, arch, &plan);
+  assert_true(is_same(warm, bytes / cuvil_arch_l2_rate(arch)));
+  /* What the L2 cannot hold comes from memory whatever the plan says. */
+  small.l2_bytes = 131072;
+  assert_true(is_same(cuvil_roof_seconds(&problem, &small, &plan),
+                      2 * 131072 / memory));
+  cuvil_l2_decide(CUVIL_L2_MODEL, false, &problem, arch->l2_bytes, &plan);
+  assert_true(is_same(cuvil_roof_seconds(&problem, arch, &plan),
+                      fmax(131072 / memory, warm)));
+  cuvil_l2_decide(CUVIL_L2_COLD, false, &problem, arch->l2_bytes, &plan);
+  assert_true(
+      is_same(cuvil_roof_seconds(&problem, arch, &plan), bytes / memory));
+  small.flops_f16 = 1e12;
+  assert_true(is_same(cuvil_roof_seconds(&problem, &small, &plan),
+                      2.0 * 256 * 256 * 256 / 1e12));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_point_is_counted),
       cmocka_unit_test(exhaustive_ignores_heuristics),
       cmocka_unit_test(sample_finds_the_best_predicted),
+      cmocka_unit_test(cutting_finds_all_allowed),
       cmocka_unit_test(same_seed_same_choice),
       cmocka_unit_test(defaults_are_always_chosen),
       cmocka_unit_test(chosen_are_not_all_neighbours),
@@ -316,6 +369,7 @@ int main(void) {
       cmocka_unit_test(strategies_parse),
       cmocka_unit_test(families_are_lists),
       cmocka_unit_test(l2_follows_the_model),
+      cmocka_unit_test(roof_is_of_what_is_read_from_where),
   };
   return cmocka_run_group_tests(tests, plant, NULL);
 }
