@@ -2,6 +2,7 @@
 #include "cli/common.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,26 @@ int cuvil_cli_misuse(const char *command, const char *format, ...) {
   va_end(args);
   fprintf(stderr, "%s: %s; see %s --help\n", command, message, command);
   return 2;
+}
+
+int cuvil_cli_option(const char *command, int argc, char **argv,
+                     const char *short_options, const struct option *options,
+                     int version, void (*usage)(void), int *out_id) {
+  opterr = 0; /* what is wrong is said here, in the command's own form */
+  *out_id = getopt_long(argc, argv, short_options, options, NULL);
+  if (*out_id == 'h') {
+    usage();
+    return 0;
+  }
+  if (*out_id == version) {
+    cuvil_cli_version(command);
+    return 0;
+  }
+  if (*out_id == ':')
+    return cuvil_cli_misuse(command, "%s needs a value", argv[optind - 1]);
+  if (*out_id == '?')
+    return cuvil_cli_misuse(command, "no option %s", argv[optind - 1]);
+  return -1;
 }
 
 static void print_version(const char *what, const char *version) {

@@ -20,6 +20,13 @@ int cuvil_cli_exit(enum cuvil_status status);
 /* "cuvil-X: ...; see cuvil-X --help" on stderr; returns 2. */
 int cuvil_cli_misuse(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* getopt_long as every command uses it: *out_id is an option's id, or -1 when
+ * there are no more.  Answers --help (id 'h': calls usage) and --version
+ * (id version), and names a wrong option.  -1: go on; else the exit status. */
+struct option;
+int cuvil_cli_option(const char *command, int argc, char **argv,
+                     const char *short_options, const struct option *options,
+                     int version, void (*usage)(void), int *out_id);
 /* Cuvil, the driver, the compiler and the libraries as found on this machine,
  * on stdout. */
 void cuvil_cli_version(const char *command);

@@ -142,15 +142,12 @@ static enum cuvil_status take_option(struct compile_args *args, int id,
 
 /* -1: go on; else the exit status. */
 static int parse(int argc, char **argv, struct compile_args *args) {
-  int id;
-  opterr = 0;
-  while ((id = getopt_long(argc, argv, ":o:vqh", options, NULL)) != -1) {
-    if (id == 'h') return usage(), 0;
-    if (id == OPT_VERSION) return cuvil_cli_version(command), 0;
-    if (id == ':')
-      return cuvil_cli_misuse(command, "%s needs a value", argv[optind - 1]);
-    if (id == '?')
-      return cuvil_cli_misuse(command, "no option %s", argv[optind - 1]);
+  int id, done;
+  for (;;) {
+    done = cuvil_cli_option(command, argc, argv, ":o:vqh", options, OPT_VERSION,
+                            usage, &id);
+    if (done >= 0) return done;
+    if (id == -1) break;
     if (take_option(args, id, optarg) != CUVIL_OK)
       return cuvil_cli_misuse(command, "%s", cuvil_last_error());
   }

@@ -326,31 +326,26 @@ static int check_usage(const struct command *command,
   return 0;
 }
 
+static void usage(void) {
+  fputs(help, stdout);
+}
+
 /* The options up to the operands; -1: go on, else the exit status. */
 static int parse(int argc, char **argv, struct db_request *ask) {
   enum cuvil_log_level level = CUVIL_LOG_NORMAL;
   int option;
-  while ((option = getopt_long(argc, argv, "o:vqh", options, NULL)) != -1) {
-    switch (option) {
-      case 'h':
-        fputs(help, stdout);
-        return 0;
-      case OPT_VERSION:
-        cuvil_cli_version(COMMAND);
-        return 0;
-      case 'v':
-        level = CUVIL_LOG_VERBOSE;
-        break;
-      case 'q':
-        level = CUVIL_LOG_QUIET;
-        break;
-      case '?': /* getopt has said which */
-        return cuvil_cli_misuse(COMMAND, "wrong usage");
-      default:
-        if (!take_option(ask, option, optarg))
-          return cuvil_cli_misuse(COMMAND, "'%s' is not a value of that option",
-                                  optarg);
-    }
+  for (;;) {
+    int done = cuvil_cli_option(COMMAND, argc, argv, ":o:vqh", options,
+                                OPT_VERSION, usage, &option);
+    if (done >= 0) return done;
+    if (option == -1) break;
+    if (option == 'v')
+      level = CUVIL_LOG_VERBOSE;
+    else if (option == 'q')
+      level = CUVIL_LOG_QUIET;
+    else if (!take_option(ask, option, optarg))
+      return cuvil_cli_misuse(COMMAND, "'%s' is not a value of that option",
+                              optarg);
   }
   cuvil_log_setup(COMMAND, level);
   ask->operands = argv + optind;

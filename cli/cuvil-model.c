@@ -148,15 +148,12 @@ static bool is_resnet(const struct model_args *args) {
 }
 
 static int parse(int argc, char **argv, struct model_args *args) {
-  int id;
-  opterr = 0;
-  while ((id = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
-    if (id == 'h') return usage(), 0;
-    if (id == OPT_VERSION) return cuvil_cli_version(command), 0;
-    if (id == ':')
-      return cuvil_cli_misuse(command, "%s needs a value", argv[optind - 1]);
-    if (id == '?')
-      return cuvil_cli_misuse(command, "no option %s", argv[optind - 1]);
+  int id, done;
+  for (;;) {
+    done = cuvil_cli_option(command, argc, argv, ":o:h", options, OPT_VERSION,
+                            usage, &id);
+    if (done >= 0) return done;
+    if (id == -1) break;
     if (take_option(args, id, optarg) != CUVIL_OK)
       return cuvil_cli_misuse(command, "%s", cuvil_last_error());
   }

@@ -92,7 +92,7 @@ static const struct option options[] = {
     {"version", no_argument, NULL, OPT_VERSION},
     {NULL, 0, NULL, 0}};
 
-static void usage(FILE *to) {
+static void usage(void) {
   fputs(
       "usage: cuvil-tune [OPTIONS] MODEL.onnx\n"
       "       cuvil-tune [OPTIONS] --problem 'gemm/1 m=... ...'\n"
@@ -113,7 +113,7 @@ static void usage(FILE *to) {
       "how\n"
       "  --families LIST          only these; see --list-families\n"
       "  --strategy NAME[:K=V,..] see --list-strategies\n"
-      "  --exhaustive             every point that can run, unordered rules\n"
+      "  --exhaustive             every point that can run, heuristic rules\n"
       "                           left out\n"
       "  --max-trials N           own candidates of one problem (40)\n"
       "  --budget DURATION        for all (5 s a problem; 0: no limit)\n"
@@ -136,7 +136,7 @@ static void usage(FILE *to) {
       "  cuvil-tune --device replay --precision fp16 resnet50.onnx\n"
       "  cuvil-tune --problem 'gemm/1 m=512 n=512 k=512 a=f16[m,k] "
       "b=f16[n,k]:weight c=f16[m,n] acc=f32'\n",
-      to);
+      stdout);
 }
 
 static enum cuvil_status parse_l2(const char *text, enum cuvil_l2_mode *out) {
@@ -295,19 +295,11 @@ static int parse(int argc, char **argv, struct tune_args *args) {
                                                CUVIL_PRECISION_MODEL};
   args->device = "auto";
   args->level = CUVIL_LOG_NORMAL;
-  while ((id = getopt_long(argc, argv, "vqh", options, NULL)) != -1) {
-    if (id == 'h') {
-      usage(stdout);
-      return 1;
-    }
-    if (id == OPT_VERSION) {
-      cuvil_cli_version("cuvil-tune");
-      return 1;
-    }
-    if (id == '?') {
-      fprintf(stderr, "cuvil-tune: see cuvil-tune --help\n");
-      return 3;
-    }
+  for (;;) {
+    int done = cuvil_cli_option("cuvil-tune", argc, argv, ":vqh", options,
+                                OPT_VERSION, usage, &id);
+    if (done >= 0) return done + 1;
+    if (id == -1) break;
     if (parse_option(id, optarg, args) != CUVIL_OK) {
       cuvil_log_failure();
       return 3;

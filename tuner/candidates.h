@@ -47,6 +47,7 @@ struct cuvil_candidate {
   /* Filled by the search. */
   struct cuvil_outcome outcome; /* of verification and pilot */
   bool tried, known, duplicate;
+  bool untried; /* the budget ended first: no verdict, not in the race */
   double worst_ratio;
   int pilot_count;
   double pilot[16];  /* seconds of one run, by block */

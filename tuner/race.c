@@ -49,7 +49,7 @@ struct race {
 };
 
 static bool runs(const struct cuvil_candidate *c) {
-  return c->outcome.ok && !c->duplicate && isfinite(c->median);
+  return c->outcome.ok && !c->duplicate && !c->untried && isfinite(c->median);
 }
 
 static bool is_protected(const struct cuvil_candidate *c) {

@@ -38,14 +38,22 @@ static const struct cuvil_record *original(
   return NULL;
 }
 
+/* NULL: the recording does not know (a file may say "equal to another" of what
+ * has no other). */
+static const struct cuvil_record *answer(
+    const struct cuvil_recording *recording,
+    const struct cuvil_record *record) {
+  if (record && strcmp(record->outcome.reason, "duplicate") == 0)
+    return original(recording, record);
+  return record;
+}
+
 static const struct cuvil_record *find(const struct replay *replay, int problem,
                                        const struct cuvil_candidate *c) {
   if (problem < 0) return NULL;
-  const struct cuvil_record *record =
-      cuvil_recording_find(replay->recording, problem, c->family->id, c->text);
-  if (record && strcmp(record->outcome.reason, "duplicate") == 0)
-    return original(replay->recording, record);
-  return record;
+  return answer(
+      replay->recording,
+      cuvil_recording_find(replay->recording, problem, c->family->id, c->text));
 }
 
 /* The slowness that tests ask for, in small steps that a signal can end. */
@@ -116,7 +124,7 @@ static enum cuvil_status choices(void *self, const struct cuvil_family *family,
     for (int i = 0; i < recording->record_count && !found; i++) {
       const struct cuvil_record *record = &recording->records[i];
       if (record->problem == replay->open && record->choice == rank &&
-          strcmp(record->family, family->id) == 0)
+          strcmp(record->family, family->id) == 0 && answer(recording, record))
         found = record;
     }
     if (!found) break;
@@ -203,7 +211,9 @@ static bool list(void *self, const struct cuvil_runner_problem *problem,
   int wanted = cuvil_recording_problem(recording, problem->text);
   for (int i = 0; i < recording->record_count; i++) {
     const struct cuvil_record *record = &recording->records[i];
-    if (record->problem != wanted || record->choice >= 0) continue;
+    if (record->problem != wanted || record->choice >= 0 ||
+        !answer(recording, record))
+      continue;
     if (index-- > 0) continue;
     *out_family = record->family;
     *out_text = record->config;

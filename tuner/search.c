@@ -82,7 +82,7 @@ static bool is_duplicate(struct search *search, struct cuvil_candidate *c) {
   if (!*c->compiled.binary || c->is_default) return false;
   for (int i = 0; i < search->task->candidates.count; i++) {
     struct cuvil_candidate *other = &search->task->candidates.items[i];
-    if (other != c && other->tried && !other->duplicate &&
+    if (other != c && other->tried && !other->duplicate && !other->untried &&
         strcmp(other->compiled.binary, c->compiled.binary) == 0)
       return true;
   }
@@ -195,8 +195,7 @@ static enum cuvil_status pilot_all(struct search *search) {
       continue;
     }
     if (c) { /* the time is up: it stays untried */
-      c->tried = true;
-      c->duplicate = true; /* out of the race */
+      c->tried = c->untried = true;
       search->task->result->untried++;
       continue;
     }
@@ -206,7 +205,7 @@ static enum cuvil_status pilot_all(struct search *search) {
   }
   for (int i = 0; i < list->count; i++) {
     if (list->items[i].tried) continue;
-    list->items[i].tried = list->items[i].duplicate = true;
+    list->items[i].tried = list->items[i].untried = true;
     search->task->result->untried++;
   }
   return CUVIL_OK;
@@ -219,7 +218,7 @@ static int best_own(const struct cuvil_candidates *list, int *parents) {
   int count = 0;
   for (int i = 0; i < list->count; i++) {
     const struct cuvil_candidate *c = &list->items[i];
-    if (c->choice >= 0 || c->duplicate || !c->outcome.ok ||
+    if (c->choice >= 0 || c->duplicate || c->untried || !c->outcome.ok ||
         !isfinite(c->median) || c->family->reference)
       continue;
     int at = count < PARENTS ? count++ : PARENTS;
@@ -440,7 +439,7 @@ static enum cuvil_status keep_recording(struct search *search) {
       recording, task->told.text, task->told.l2.label,
       (int64_t)task->result->valid, own, &index));
   for (int i = 0; i < task->candidates.count; i++)
-    if (task->candidates.items[i].tried)
+    if (task->candidates.items[i].tried && !task->candidates.items[i].untried)
       CUVIL_TRY(
           cuvil_recording_add(recording, index, &task->candidates.items[i]));
   return CUVIL_OK;

@@ -27,6 +27,7 @@ run() {
   [ "$rc" -eq "$wanted" ] || { echo "exit $rc, not $wanted"; false; }
 }
 says() { grep -qE -- "$2" "$tmp/$1"; }
+silent() { ! says "$@"; }
 
 gemm='gemm/1 m=64 n=64 k=64 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
 # The canonical text, another spelling of it is the same problem.
@@ -35,6 +36,9 @@ pool='pool/1 op=max n=1 c=8 h=8 w=8 r=2 s=2 stride=2,2 pad=0,0,0,0 dil=1,1 x=f16
 
 check "no input is wrong usage" run 2 "$tune"
 check "an unknown option is wrong usage" run 2 "$tune" --nonsense
+check "the option is named" says err "^cuvil-tune: no option --nonsense; see cuvil-tune --help"
+check "a missing value is wrong usage" run 2 "$tune" --seed
+check "its option is named" says err "^cuvil-tune: --seed needs a value"
 check "an unknown architecture is wrong usage" run 2 "$tune" --arch sm_70 --problem "$gemm"
 check "a dry run needs --arch" run 2 "$tune" --dry-run --problem "$gemm"
 check "an unknown family is wrong usage" run 2 "$tune" --families nobody --problem "$gemm"
@@ -101,6 +105,9 @@ check "both problems" test "$(wc -l <"$tmp/out")" -eq 2
 check "replayed" run 0 "$tune" --device "replay:$tmp/r.t4.json.zst" --db "$tmp/replay.db" --problem "$gemm" --problem "$pool"
 check "it says so first" test "$(head -c 21 "$tmp/out")" = "replaying a recording"
 check "two winners of the replay" says out '^2 winners recorded'
+check "a recording that ran out of time" on_fake 0 --db "$tmp/s.db" --budget 1ms --record "$tmp/s.t4.json" --problem "$gemm"
+check "holds no word of what was not tried" silent s.t4.json "equal to another"
+check "and is replayed" run 0 "$tune" --device "replay:$tmp/s.t4.json" --db "$tmp/s2.db" --problem "$gemm"
 check "a problem that is not recorded" run 1 "$tune" --device "replay:$tmp/r.t4.json.zst" --db "$tmp/replay.db" \
   --problem 'gemm/1 m=63 n=64 k=64 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
 check "is named" says err 'CU_ERR_NO_RECORDING'

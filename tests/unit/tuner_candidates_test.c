@@ -331,26 +331,28 @@ static bool is_same(double a, double b) {
 }
 
 static void roof_is_of_what_is_read_from_where(void **state) {
-  /* 3 x 131072 bytes and 2 x 256^3 flops, far from the arithmetic roof. */
   struct cuvil_l2_plan plan;
-  struct cuvil_arch small = *arch;
+  struct cuvil_arch chip = *arch;
   double bytes = 3 * 131072, memory = arch->memory_bytes_per_second;
   (void)state;
-  cuvil_l2_decide(CUVIL_L2_WARM, true, &problem, arch->l2_bytes, &plan);
-  double warm = cuvil_roof_seconds(&problem, arch, &plan);
-  assert_true(is_same(warm, bytes / cuvil_arch_l2_rate(arch)));
-  /* What the L2 cannot hold comes from memory whatever the plan says. */
-  small.l2_bytes = 131072;
-  assert_true(is_same(cuvil_roof_seconds(&problem, &small, &plan),
-                      2 * 131072 / memory));
-  cuvil_l2_decide(CUVIL_L2_MODEL, false, &problem, arch->l2_bytes, &plan);
-  assert_true(is_same(cuvil_roof_seconds(&problem, arch, &plan),
+  chip.flops_f16 = 1e18; /* arithmetic is out of the way */
+  cuvil_l2_decide(CUVIL_L2_WARM, true, &problem, chip.l2_bytes, &plan);
+  double warm = bytes / cuvil_arch_l2_rate(&chip);
+  assert_true(is_same(cuvil_roof_seconds(&problem, &chip, &plan), warm));
+  cuvil_l2_decide(CUVIL_L2_MODEL, false, &problem, chip.l2_bytes, &plan);
+  assert_true(is_same(cuvil_roof_seconds(&problem, &chip, &plan),
                       fmax(131072 / memory, warm)));
-  cuvil_l2_decide(CUVIL_L2_COLD, false, &problem, arch->l2_bytes, &plan);
+  cuvil_l2_decide(CUVIL_L2_COLD, false, &problem, chip.l2_bytes, &plan);
   assert_true(
-      is_same(cuvil_roof_seconds(&problem, arch, &plan), bytes / memory));
-  small.flops_f16 = 1e12;
-  assert_true(is_same(cuvil_roof_seconds(&problem, &small, &plan),
+      is_same(cuvil_roof_seconds(&problem, &chip, &plan), bytes / memory));
+  plan.label = "warm"; /* a recording's word goes before the plan's */
+  assert_true(is_same(cuvil_roof_seconds(&problem, &chip, &plan), warm));
+  /* What the L2 cannot hold comes from memory whatever the plan says. */
+  chip.l2_bytes = 131072;
+  assert_true(
+      is_same(cuvil_roof_seconds(&problem, &chip, &plan), 2 * 131072 / memory));
+  chip.flops_f16 = 1e12;
+  assert_true(is_same(cuvil_roof_seconds(&problem, &chip, &plan),
                       2.0 * 256 * 256 * 256 / 1e12));
 }
 
