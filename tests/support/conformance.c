@@ -107,13 +107,28 @@ static bool write_model(const Onnx__ModelProto *model, const char *path) {
   return good;
 }
 
+/* Only the first output of the only node is asked for. */
+static bool drop_outputs(Onnx__GraphProto *graph) {
+  if (graph->n_node != 1 || graph->n_output < 2 ||
+      strcmp(graph->node[0]->op_type, "Split") == 0)
+    return false;
+  Onnx__NodeProto *node = graph->node[0];
+  while (graph->n_output > 1)
+    onnx__value_info_proto__free_unpacked(graph->output[--graph->n_output],
+                                          NULL);
+  while (node->n_output > 1)
+    free(node->output[--node->n_output]);
+  return true;
+}
+
 /* Every input but the first becomes an initializer with the data of its file,
- * in a model written to `path`.  false: one of them is no tensor; `model` is
- * as it was. */
-static bool freeze(const struct conformance_case *c, Onnx__ModelProto *model,
+ * in a model written to `path`.  false: one of them is no tensor, or nothing
+ * changes. */
+static bool settle(const struct conformance_case *c, Onnx__ModelProto *model,
                    const char *path) {
   Onnx__GraphProto *graph = model->graph;
   size_t count = graph->n_input;
+  if (count < 2) return drop_outputs(graph) && write_model(model, path);
   Onnx__TensorProto **data = calloc(count, sizeof(*data));
   if (!data) abort();
   for (size_t i = 1; i < count; ++i) {
@@ -141,6 +156,7 @@ static bool freeze(const struct conformance_case *c, Onnx__ModelProto *model,
   }
   graph->n_input = 1;
   free(data);
+  drop_outputs(graph);
   return write_model(model, path);
 }
 
@@ -225,10 +241,31 @@ static enum conformance_outcome load_all(struct conformance_case *c,
   return CONFORMANCE_RIGHT;
 }
 
+/* Imports the second form.  `model` is another one afterwards: the file's own
+ * again, because data files are numbered by its tensors. */
+static enum cuvil_status import_settled(struct conformance_case *c,
+                                        const char *path,
+                                        Onnx__ModelProto **model) {
+  char settled[256];
+  const char *tmp = getenv("TMPDIR");
+  enum cuvil_status status = CU_ERR_MODEL_UNSUPPORTED;
+  snprintf(settled, sizeof(settled), "%s/cuvil-conformance-%d.onnx",
+           tmp ? tmp : "/tmp", (int)getpid());
+  if (settle(c, *model, settled))
+    status = cuvil_graph_import(settled, NULL, &c->graph);
+  c->settled = status == CUVIL_OK;
+  onnx__model_proto__free_unpacked(*model, NULL);
+  *model = read_model(path);
+  if (!*model) abort();
+  unlink(settled);
+  return status;
+}
+
 enum conformance_outcome conformance_open(const char *folder, const char *name,
+                                          enum conformance_form form,
                                           struct conformance_case *out,
                                           char detail[512]) {
-  enum conformance_outcome outcome = CONFORMANCE_RIGHT;
+  enum conformance_outcome outcome;
   char path[1024];
   memset(out, 0, sizeof(*out));
   detail[0] = '\0';
@@ -243,23 +280,11 @@ enum conformance_outcome conformance_open(const char *folder, const char *name,
   }
   if (model->graph->n_node == 1)
     snprintf(out->op, sizeof(out->op), "%s", model->graph->node[0]->op_type);
-  enum cuvil_status status = cuvil_graph_import(path, NULL, &out->graph);
-  if (status == CU_ERR_MODEL_UNSUPPORTED && model->graph->n_input > 1) {
-    char why[512], frozen[256];
-    const char *tmp = getenv("TMPDIR");
-    one_line(why, cuvil_last_error());
-    snprintf(frozen, sizeof(frozen), "%s/cuvil-conformance-%d.onnx",
-             tmp ? tmp : "/tmp", (int)getpid());
-    if (freeze(out, model, frozen)) {
-      status = cuvil_graph_import(frozen, NULL, &out->graph);
-      out->frozen = status == CUVIL_OK;
-      /* The file's inputs again: data files are numbered by them. */
-      onnx__model_proto__free_unpacked(model, NULL);
-      model = read_model(path);
-      if (!model) abort();
-    }
-    unlink(frozen);
-  }
+  enum cuvil_status status = CU_ERR_MODEL_UNSUPPORTED;
+  if (form != CONFORMANCE_SETTLED)
+    status = cuvil_graph_import(path, NULL, &out->graph);
+  if (status == CU_ERR_MODEL_UNSUPPORTED && form != CONFORMANCE_SHIPPED)
+    status = import_settled(out, path, &model);
   if (status != CUVIL_OK)
     outcome = failed(status, detail);
   else

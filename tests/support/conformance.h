@@ -6,8 +6,10 @@
  * Debian's libonnx-testdata has them under
  * /usr/share/libonnx-testdata/data/node.  Many of them give by an input what
  * real models give by a constant (the shape of a Reshape, the axes of a
- * ReduceSum).  Where the importer asks for a constant there, the case is tried
- * again with every input but the first made an initializer.
+ * ReduceSum, the weights of a Conv), and ask for outputs that no inference
+ * reads (a LayerNormalization's statistics).  So there is a second form of each
+ * case: every input but the first made an initializer, and of a single node
+ * other than Split only the first output.
  */
 #ifndef CUVIL_TESTS_SUPPORT_CONFORMANCE_H_
 #define CUVIL_TESTS_SUPPORT_CONFORMANCE_H_
@@ -21,7 +23,7 @@ enum { CONFORMANCE_MAX_TENSORS = 32 };
 struct conformance_case {
   char name[128], folder[512];
   char op[64];                   /* of its only node; "" for several */
-  bool frozen;                   /* later inputs were made constants */
+  bool settled;                  /* the second form */
   struct cuvil_graph *graph;     /* NULL when refused */
   int input_count, output_count; /* of the graph */
   void *inputs[CONFORMANCE_MAX_TENSORS];
@@ -38,9 +40,15 @@ enum conformance_outcome {
 /* The names of the cases in `folder`, sorted; NULL when it cannot be read.
  * Free each and the array. */
 char **conformance_list(const char *folder, int *out_count);
+enum conformance_form {
+  CONFORMANCE_SHIPPED,
+  CONFORMANCE_SETTLED, /* REFUSED where that is no other form */
+  CONFORMANCE_EITHER   /* settled where the importer refuses it as shipped */
+};
 /* Opens data set 0.  RIGHT: the case is there to be run.  `detail` has the
  * reason otherwise, in one line. */
 enum conformance_outcome conformance_open(const char *folder, const char *name,
+                                          enum conformance_form form,
                                           struct conformance_case *out,
                                           char detail[512]);
 void conformance_close(struct conformance_case *c);
