@@ -391,6 +391,23 @@ enum cuvil_status cuvil_execute_pad(const struct cuvil_op_call *call) {
 }
 
 /* ---- Gather */
+/* Computed indices are looked at when they are there; constant ones become
+ * offsets that nobody checks again. */
+static enum cuvil_status check_constant_indices(const struct cuvil_value *index,
+                                                int64_t extent) {
+  if (index->data == NULL || extent < 0) return CUVIL_OK;
+  int64_t count = cuvil_value_elements(index);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = index->dtype == CUVIL_I64 ? ((const int64_t *)index->data)[i]
+                                           : ((const int32_t *)index->data)[i];
+    if (at < -extent || at >= extent)
+      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
+                        "index %lld is outside an axis of extent %lld",
+                        (long long)at, (long long)extent);
+  }
+  return CUVIL_OK;
+}
+
 enum cuvil_status cuvil_infer_gather(const struct cuvil_graph *graph,
                                      const struct cuvil_node *node,
                                      struct cuvil_type *out) {
@@ -401,6 +418,7 @@ enum cuvil_status cuvil_infer_gather(const struct cuvil_graph *graph,
   if (index->dtype != CUVIL_I64 && index->dtype != CUVIL_I32)
     return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "its indices are of type %s",
                       cuvil_dtype_name(index->dtype));
+  CUVIL_TRY(check_constant_indices(index, x->dims[axis]));
   int rank = x->rank - 1 + index->rank;
   if (rank > CUVIL_GRAPH_MAX_RANK)
     return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,

@@ -47,9 +47,23 @@ fast() {
   CUVIL_TEST_TIMEOUT=240 CUVIL_TEST_FAST=1 \
     bash tests/run.sh "${names[@]}"
 }
+# What fuzzing has found, and a few thousand new inputs that are always the
+# same; make fuzz goes on from there.
+fuzz() {
+  make --no-print-directory -s -j"$jobs" MODE=asan build/asan/fuzz || return 1
+  local inputs=3000 log=build/fuzz.log
+  if [ -n "${CUVIL_TEST_FULL:-}" ]; then inputs=100000; fi
+  { build/asan/fuzz --replay tests/fuzz/found/* &&
+    build/asan/fuzz --inputs "$inputs"; } >"$log" 2>&1
+  local status=$?
+  if [ "$status" -ne 0 ]; then tail -60 "$log"; fi
+  grep '^# ' "$log"
+  echo "$(grep -c '^ok' "$log") passed, $((status != 0)) failed"
+}
 part "lint" lint
 part "release" make --no-print-directory -s -j"$jobs" check-unit
 part "address and undefined-behaviour sanitizers" fast
+part "fuzz" fuzz
 if [ "$skipped" -ne 0 ]; then
   echo "$passed passed, $failed failed, $skipped skipped"
 else

@@ -91,6 +91,12 @@ static void on_free(const volatile void *p) {
   if (p) atomic_fetch_sub(&live, __sanitizer_get_allocated_size(p));
 }
 
+static void count_memory(void) {
+  if (__sanitizer_install_malloc_and_free_hooks &&
+      __sanitizer_get_allocated_size)
+    __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
+}
+
 /* ---- seeds */
 static void add_seed(enum fuzz_target target, const void *bytes, size_t size) {
   seeds = realloc(seeds, ((size_t)seed_count + 1) * sizeof(*seeds));
@@ -197,10 +203,7 @@ static bool time_is_up(const struct options *o, double start) {
 
 static void run_child(const struct options *o, double start,
                       const char *folder) {
-  signal(SIGPROF, SIG_DFL);
-  if (__sanitizer_install_malloc_and_free_hooks &&
-      __sanitizer_get_allocated_size)
-    __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free);
+  count_memory();
   for (int i = 0; i < INPUTS_A_CHILD && !time_is_up(o, start); ++i) {
     bound_live = SIZE_MAX;
     make_input(o, shared->number);
@@ -280,6 +283,8 @@ static int remove_one(const char *path, const struct stat *info, int kind,
 }
 
 static int replay(char **paths, int count, const char *folder) {
+  bound_live = SIZE_MAX;
+  count_memory();
   for (int i = 0; i < count; ++i) {
     struct cuvil_buf bytes = {0};
     int target = fuzz_target_of(paths[i]);
