@@ -190,10 +190,9 @@ enum cuvil_status cuvil_infer_clip(const struct cuvil_graph *graph,
     if (cuvil_value_elements(limit) != 1)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID, "input %d must be a scalar", i);
     if (limit->dtype != out->dtype)
-      return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                        "input %d is %s, but input 0 is %s", i,
-                        cuvil_dtype_name(limit->dtype),
-                        cuvil_dtype_name(out->dtype));
+      return CUVIL_FAIL(
+          CU_ERR_MODEL_INVALID, "input %d is %s, but input 0 is %s", i,
+          cuvil_dtype_name(limit->dtype), cuvil_dtype_name(out->dtype));
     if (limit->data == NULL)
       return CUVIL_FAIL(CU_ERR_MODEL_UNSUPPORTED,
                         "input %d is computed at run time; it must be constant",
