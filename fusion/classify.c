@@ -271,6 +271,15 @@ static const struct {
     {"Unsqueeze", CUVIL_CLASS_ALIAS, refuse_alias},
 };
 
+bool cuvil_fuse_class_of(const char *op, enum cuvil_class *out) {
+  for (size_t i = 0; i < sizeof(operators) / sizeof(operators[0]); ++i) {
+    if (strcmp(operators[i].op, op) != 0) continue;
+    *out = operators[i].class;
+    return true;
+  }
+  return false;
+}
+
 /* A softmax over the last axes is one problem, a Gather by one known index a
  * part of its table. */
 static void refine_class(struct cuvil_fuse *fuse, int index) {

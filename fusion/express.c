@@ -58,6 +58,10 @@ static int find_operator(const char *name) {
   return -1;
 }
 
+bool cuvil_express_knows(const char *op) {
+  return find_operator(op) >= 0;
+}
+
 int cuvil_express_shift(const struct cuvil_fuse *fuse, int node, int index) {
   const struct cuvil_node *n = &fuse->graph->nodes[node];
   if (strcmp(n->op, "BatchNormalization") == 0 && index > 0) return 1;

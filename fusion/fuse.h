@@ -68,6 +68,8 @@ struct cuvil_fuse {
 /* Fills classes, canon and users; CU_ERR_MODEL_UNSUPPORTED with the whole list
  * (cuvil_fusion_unsupported). */
 CUVIL_MUST_USE enum cuvil_status cuvil_fuse_classify(struct cuvil_fuse *fuse);
+/* What nodes of this operator are; false: not one of a kind of its own. */
+bool cuvil_fuse_class_of(const char *op, enum cuvil_class *out);
 /* Canonical value of input `index`; -1 when absent. */
 int cuvil_fuse_input(const struct cuvil_fuse *fuse,
                      const struct cuvil_node *node, int index);
@@ -178,6 +180,8 @@ struct cuvil_express {
 /* Axis i of input `index` lies on axis i + shift of the node's output:
  * broadcasting from the right, or along the channels. */
 int cuvil_express_shift(const struct cuvil_fuse *fuse, int node, int index);
+/* Nodes of this operator are statements of an epilogue. */
+bool cuvil_express_knows(const char *op);
 /* Most statements that the node needs. */
 int cuvil_express_cost(const struct cuvil_fuse *fuse,
                        const struct cuvil_node *node);

@@ -111,6 +111,18 @@ CUVIL_MUST_USE enum cuvil_status cuvil_fused_execute(
     const struct cuvil_fused *fused, const void *const *inputs,
     void *const *outputs, int threads);
 
+/* What an ONNX operator becomes on the GPU. */
+enum cuvil_coverage {
+  CUVIL_COVERAGE_CONSTANT,  /* nothing: only where its inputs are constant */
+  CUVIL_COVERAGE_CONDITION, /* arithmetic, as or in a condition of a Where */
+  CUVIL_COVERAGE_KERNEL,    /* a problem, or a part of one */
+  CUVIL_COVERAGE_VIEW,      /* its input by other strides, else a copy */
+  CUVIL_COVERAGE_FREE       /* nothing: it is gone after import */
+};
+enum cuvil_coverage cuvil_fusion_coverage(const char *op);
+/* "constants", "condition", "kernel", "view", "free". */
+const char *cuvil_fusion_coverage_name(const char *op);
+
 /* Appends the fused graph as Graphviz text. */
 CUVIL_MUST_USE enum cuvil_status cuvil_fused_dot(
     const struct cuvil_fused *fused, struct cuvil_buf *out);

@@ -89,9 +89,11 @@ void cuvil_graph_destroy(struct cuvil_graph *graph);
  * that was refused as unsupported; "" otherwise. */
 const char *cuvil_graph_unsupported(void);
 
-/* The operators that are understood, as the Markdown of docs/operators.md. */
+/* The operators that are understood, as the Markdown of docs/operators.md;
+ * `gpu` gives each one's word for the GPU. */
 struct cuvil_buf;
-void cuvil_graph_operators(struct cuvil_buf *out);
+void cuvil_graph_operators(const char *(*gpu)(const char *op),
+                           struct cuvil_buf *out);
 
 /* ---- building by hand (tests, random graphs).  Strings are copied; adding
  * may move the `values` and `nodes` arrays, so keep indices, not pointers. */

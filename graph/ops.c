@@ -221,7 +221,8 @@ static void print_attributes(const char *list, struct cuvil_buf *out) {
   }
 }
 
-void cuvil_graph_operators(struct cuvil_buf *out) {
+void cuvil_graph_operators(const char *(*gpu)(const char *op),
+                           struct cuvil_buf *out) {
   cuvil_buf_printf(out,
                    "# ONNX operators\n\n"
                    "Made from the table in graph/ops.c; a test holds this page "
@@ -241,13 +242,21 @@ void cuvil_graph_operators(struct cuvil_buf *out) {
                    "so a half-precision model is computed at least as exactly "
                    "as it asks.\nDouble precision is understood in constants "
                    "alone.\n\n"
-                   "| operator | from opset | attributes | limits |\n"
-                   "|---|---|---|---|\n",
+                   "The CPU executor has every operator of the table. On the "
+                   "GPU an operator is a\n*kernel* or part of one; a *view*, "
+                   "its input by other strides, or a copy where\nstrides "
+                   "cannot say it; *free*, gone after import; a *condition*, "
+                   "arithmetic with\n0 and 1 where a mask or a choice is made "
+                   "of it; or it is there for *constants*\nonly. ONNX's node "
+                   "tests hold both columns (docs/testing.md).\n\n"
+                   "| operator | opsets | CPU | GPU | attributes | limits |\n"
+                   "|---|---|---|---|---|---|\n",
                    CUVIL_OPSET_NEWEST);
   int count;
   const struct cuvil_op *ops = cuvil_op_table(&count);
   for (int i = 0; i < count; i++) {
-    cuvil_buf_printf(out, "| %s | %d | ", ops[i].name, ops[i].first_opset);
+    cuvil_buf_printf(out, "| %s | %d to %d | yes | %s | ", ops[i].name,
+                     ops[i].first_opset, CUVIL_OPSET_NEWEST, gpu(ops[i].name));
     print_attributes(ops[i].attributes, out);
     cuvil_buf_printf(out, " | %s |\n", ops[i].note);
   }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "fusion/fusion.h"
 #include "graph/ops.h"
 #include "tests/support/onnx_case.h"
 
@@ -550,7 +551,7 @@ static void table_is_sorted_and_complete(void **state) {
 static void operators_page_is_current(void **state) {
   (void)state;
   struct cuvil_buf page = {0}, file = {0};
-  cuvil_graph_operators(&page);
+  cuvil_graph_operators(cuvil_fusion_coverage_name, &page);
   if (getenv("CUVIL_UPDATE_DOCS") != NULL)
     assert_int_equal(
         cuvil_file_write_atomic("docs/operators.md", page.data, page.size),
