@@ -3,9 +3,8 @@
  * After neighbouring dimensions are merged two shapes remain: the input's
  * fastest dimension is kept (mean over h, w of NHWC: columns), or reduced
  * (rows).  Either way threads lie along the fastest dimension, as vectors
- * where it divides.  Few columns of many elements (squeeze and excite) are
- * split over blocks, the last of which joins what all found.  Parts are joined
- * in a fixed order: the same input gives the same bits.
+ * where it divides.  Parts are joined in a fixed order: the same input gives
+ * the same bits.
  */
 #include "kernels/common/emit.h"
 
@@ -16,7 +15,7 @@ static bool applicable(const struct cuvil_problem *problem,
 }
 
 struct point {
-  int lanes, parts, vec, split, pdl;
+  int lanes, parts, vec, pdl;
 };
 static struct point read_point(const struct cuvil_query *query,
                                const struct cuvil_config *config) {
@@ -24,7 +23,6 @@ static struct point read_point(const struct cuvil_query *query,
       (int)cuvil_config_get(query->space, config, "lanes"),
       (int)cuvil_config_get(query->space, config, "parts"),
       (int)cuvil_config_get(query->space, config, "vec"),
-      (int)cuvil_config_get(query->space, config, "split"),
       (int)cuvil_config_get(query->space, config, "pdl"),
   };
 }
@@ -43,62 +41,36 @@ static bool vector_fits(const struct cuvil_problem *p, int vec) {
          p->dims[fastest].extent % vec == 0;
 }
 
-/* Blocks side by side, each with outputs of its own. */
-static int64_t strips_of(const struct cuvil_problem *p, struct point at) {
+static int64_t blocks_of(const struct cuvil_problem *p, struct point at) {
   int64_t each = is_columns(p) ? (int64_t)at.lanes * at.vec : at.parts;
-  int64_t strips = cuvil_ceil_div(cuvil_output_points(p), each);
-  return strips < 1 ? 1 : strips;
+  int64_t blocks = cuvil_ceil_div(cuvil_output_points(p), each);
+  return blocks < 1 ? 1 : blocks;
 }
 
-/* No block without elements. */
-static bool split_fits(const struct cuvil_problem *p, int split) {
-  int64_t reduced = cuvil_reduced_points(p);
-  return split == 1 || (is_columns(p) &&
-                        cuvil_ceil_div(reduced, split) * (split - 1) < reduced);
-}
-
-/* Columns: 64 neighbours a block, the rest of its threads and as many blocks as
- * fill the chip share the reduced elements. */
-static void choose_columns(const struct cuvil_query *query,
-                           const struct cuvil_problem *p, int vec,
-                           struct cuvil_config *out) {
-  int64_t points = cuvil_output_points(p), reduced = cuvil_reduced_points(p);
-  struct point at = {.lanes = 4, .vec = vec, .split = 1};
-  while (at.vec > 1 && !vector_fits(p, at.vec))
-    at.vec /= 2;
-  while (at.lanes < 32 && at.lanes * at.vec < 64 && at.lanes * at.vec < points)
-    at.lanes *= 2;
-  at.parts = 256 / at.lanes;
-  while (at.parts > 8 && at.parts / 2 >= reduced)
-    at.parts /= 2;
-  while (at.split < 64 && split_fits(p, 2 * at.split) &&
-         strips_of(p, at) * at.split < query->arch->sms &&
-         reduced > 4 * (int64_t)at.parts * at.split)
-    at.split *= 2;
-  cuvil_config_set(query->space, out, "vec", at.vec);
-  cuvil_config_set(query->space, out, "lanes", at.lanes);
-  cuvil_config_set(query->space, out, "parts", at.parts);
-  cuvil_config_set(query->space, out, "split", at.split);
-}
-
-/* Rows: a warp or a block for each output. */
+/* Columns: few lanes a block where outputs are few, so that many blocks share
+ * the work.  Rows: a warp or a block for each output. */
 static void default_config(const struct cuvil_query *query,
                            struct cuvil_config *out) {
   struct cuvil_problem p;
   cuvil_problem_collapse(query->problem, &p);
+  int64_t points = cuvil_output_points(&p), reduced = cuvil_reduced_points(&p);
   int vec = cuvil_dtype_size(p.operands[CUVIL_REDUCE_X].dtype) >= 4 ? 4 : 8;
-  cuvil_space_default(query->space, out);
-  cuvil_config_set(query->space, out, "pdl", cuvil_default_pdl(query->arch));
+  int lanes = 32, parts = 8;
   if (is_columns(&p)) {
-    choose_columns(query, &p, vec, out);
-    return;
+    while (vec > 1 && (!vector_fits(&p, vec) ||
+                       points / vec / lanes < query->arch->sms / 2))
+      vec /= 2;
+    parts = reduced >= 16 ? 16 : 4;
+  } else {
+    while (!vector_fits(&p, vec))
+      vec /= 2;
+    if (reduced / vec > 256) lanes = 256, parts = 1;
   }
-  while (!vector_fits(&p, vec))
-    vec /= 2;
-  bool wide = cuvil_reduced_points(&p) / vec > 256;
+  cuvil_space_default(query->space, out);
   cuvil_config_set(query->space, out, "vec", vec);
-  cuvil_config_set(query->space, out, "lanes", wide ? 256 : 32);
-  cuvil_config_set(query->space, out, "parts", wide ? 1 : 8);
+  cuvil_config_set(query->space, out, "lanes", lanes);
+  cuvil_config_set(query->space, out, "parts", parts);
+  cuvil_config_set(query->space, out, "pdl", cuvil_default_pdl(query->arch));
 }
 
 static bool derive(const struct cuvil_query *query,
@@ -109,40 +81,27 @@ static bool derive(const struct cuvil_query *query,
   cuvil_problem_collapse(query->problem, &p);
   int row = is_columns(&p) ? at.lanes * at.vec + 1 : at.lanes + 1;
   out->threads = at.lanes * at.parts;
-  out->shared_bytes = at.parts * row * 4 + (at.split > 1 ? 4 : 0);
+  out->shared_bytes = at.parts * row * 4;
   out->registers_least = 8 + at.vec;
-  out->blocks = strips_of(&p, at) * at.split;
-  if (at.split > 1)
-    out->workspace_bytes =
-        4 * ((uint64_t)cuvil_output_points(&p) * (uint64_t)at.split +
-             (uint64_t)strips_of(&p, at));
+  out->blocks = blocks_of(&p, at);
   out->cluster = 1;
   if (out->threads > query->arch->max_threads_per_block ||
       out->threads < query->arch->warp_size || out->shared_bytes > 48 * 1024)
     return false;
   cuvil_derive_waves(query->arch, out);
-  return vector_fits(&p, at.vec) && split_fits(&p, at.split) &&
-         (!at.pdl || query->arch->cc >= 90);
+  return vector_fits(&p, at.vec) && (!at.pdl || query->arch->cc >= 90);
 }
 
-/* Memory, unless a thread's own chain of loads takes longer: four under way at
- * a time. */
 static double predict(const struct cuvil_query *query,
                       const struct cuvil_config *config,
                       const struct cuvil_derived *derived) {
-  struct cuvil_problem p;
   struct point at = read_point(query, config);
-  cuvil_problem_collapse(query->problem, &p);
-  size_t size = cuvil_dtype_size(p.operands[CUVIL_REDUCE_X].dtype);
-  double shared =
-      is_columns(&p) ? (double)at.parts * at.split : (double)at.lanes * at.vec;
-  double chain = (double)cuvil_reduced_points(&p) / shared;
-  double memory = cuvil_predict_memory(query->arch, derived,
-                                       cuvil_problem_bytes(query->problem),
-                                       4.0 * (double)size * at.vec);
-  double serial = 2e-6 + (chain / 4 + 1) * 4e-7;
-  return (memory > serial ? memory : serial) + 1e-8 * at.parts +
-         (at.split > 1 ? 1.5e-6 + 1e-8 * at.split : 0) - 1e-6 * at.pdl;
+  size_t size =
+      cuvil_dtype_size(query->problem->operands[CUVIL_REDUCE_X].dtype);
+  return cuvil_predict_memory(query->arch, derived,
+                              cuvil_problem_bytes(query->problem),
+                              4.0 * (double)size * at.vec) +
+         1e-8 * at.parts - 1e-6 * at.pdl;
 }
 
 /* KEPT_COORDINATES: the kept dimensions in the input's order. */
@@ -160,32 +119,9 @@ static void put_kept(const struct cuvil_problem *p, struct cuvil_buf *out) {
   cuvil_buf_puts(out, "\n");
 }
 
-/* What blocks leave for the last, and their count; nothing when none is split.
- */
-static enum cuvil_status add_partial(struct cuvil_emission *e, struct point at,
-                                     int *out_partial, int *out_semaphore) {
-  const struct cuvil_problem *p = e->query->problem;
-  *out_partial = *out_semaphore = -1;
-  if (at.split == 1) return CUVIL_OK;
-  CUVIL_TRY(cuvil_program_add_buffer(
-      e->program, CUVIL_BUFFER_WORKSPACE, -1,
-      4 * (uint64_t)cuvil_output_points(p) * (uint64_t)at.split, out_partial));
-  return cuvil_program_add_buffer(e->program, CUVIL_BUFFER_ZEROED, -1,
-                                  4 * (uint64_t)strips_of(p, at),
-                                  out_semaphore);
-}
-
-/* A pointer that the kernel will not follow is null. */
-static enum cuvil_status add_pointer(struct cuvil_step *step, int buffer) {
-  return buffer < 0 ? cuvil_step_arg_i64(step, 0)
-                    : cuvil_step_arg_buffer(step, buffer, 0);
-}
-
 static enum cuvil_status add_kernel(struct cuvil_emission *e, struct point at) {
   const struct cuvil_problem *p = e->query->problem;
   struct cuvil_step *step;
-  int partial, semaphore;
-  CUVIL_TRY(add_partial(e, at, &partial, &semaphore));
   CUVIL_TRY(cuvil_emission_prelude(e, false));
   cuvil_emit_points(p, &e->source);
   cuvil_emit_operand(p, CUVIL_REDUCE_Y, "OUT", &e->source);
@@ -196,19 +132,15 @@ static enum cuvil_status add_kernel(struct cuvil_emission *e, struct point at) {
   cuvil_emission_define(e, "LANES", at.lanes);
   cuvil_emission_define(e, "PARTS", at.parts);
   cuvil_emission_define(e, "VEC", at.vec);
-  cuvil_emission_define(e, "SPLIT", at.split > 1);
   cuvil_emission_define(e, "UNROLL", 4);
   cuvil_emission_define(e, "IN_ALIGNED",
                         cuvil_operand_alignment(p, CUVIL_REDUCE_X));
   CUVIL_TRY(cuvil_emission_file(e, "kernels/reduce/reduce.cu"));
-  CUVIL_TRY(cuvil_emission_launch(e, NULL, "reduce", strips_of(p, at),
+  CUVIL_TRY(cuvil_emission_launch(e, NULL, "reduce", blocks_of(p, at),
                                   at.lanes * at.parts, &step));
-  step->grid[1] = (uint32_t)at.split;
   step->programmatic = at.pdl;
   CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[CUVIL_REDUCE_Y], 0));
   CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[CUVIL_REDUCE_X], 0));
-  CUVIL_TRY(add_pointer(step, partial));
-  CUVIL_TRY(add_pointer(step, semaphore));
   CUVIL_TRY(cuvil_emit_extent_arguments(p, step));
   CUVIL_TRY(cuvil_emit_operand_arguments(p, CUVIL_REDUCE_Y, step));
   CUVIL_TRY(cuvil_emit_operand_arguments(p, CUVIL_REDUCE_X, step));
@@ -230,7 +162,7 @@ static enum cuvil_status emit(const struct cuvil_query *query,
 
 const struct cuvil_family cuvil_family_reduce = {
     .id = "reduce",
-    .version = 2,
+    .version = 1,
     .about = "sum, mean, max, min over any dimensions",
     .kinds = 1u << CUVIL_KIND_REDUCE,
     .applicable = applicable,

@@ -2,9 +2,7 @@
 // reduced elements and join their parts in shared memory, in a fixed order.
 //
 // COLUMNS 1: the input's fastest dimension is kept.  LANES threads lie along
-// it, VEC outputs each; PARTS threads share the reduced elements.  SPLIT: so do
-// gridDim.y blocks, each leaving its sums in `partial`; the last to arrive
-// (counted by a semaphore, which it sets back to zero) joins them.
+// it, VEC outputs each; PARTS threads share the reduced elements.
 // COLUMNS 0: any other.  LANES threads share the reduced elements of one
 // output, in runs of VEC along the input's fastest dimension; PARTS outputs a
 // block.
@@ -15,19 +13,9 @@ DEVICE float join(float x, float y) {
   return REDUCE_OP == 2 ? op_max(x, y) : REDUCE_OP == 3 ? op_min(x, y) : x + y;
 }
 
-// The value of output `o` of the strip: its parts in order.
-template <int ROW>
-DEVICE reduction<REDUCE_OP> whole_of(const float (*parts)[ROW], int o) {
-  reduction<REDUCE_OP> whole;
-#pragma unroll 8
-  for (int p = 0; p < PARTS; p++) whole.sum = join(whole.sum, parts[p][o]);
-  return whole;
-}
-
 extern "C" __global__ void __launch_bounds__(LANES *PARTS)
-    reduce(OUT_T *out, const IN_T *in, float *partial,
-           int *semaphore EXTENT_PARAMETERS OUT_PARAMETERS IN_PARAMETERS
-               EPILOGUE_PARAMETERS) {
+    reduce(OUT_T *out, const IN_T *in EXTENT_PARAMETERS OUT_PARAMETERS
+               IN_PARAMETERS EPILOGUE_PARAMETERS) {
   const int lane = threadIdx.x % LANES;
   const int part = threadIdx.x / LANES;
   const i64 points = POINTS;
@@ -38,17 +26,10 @@ extern "C" __global__ void __launch_bounds__(LANES *PARTS)
 #if COLUMNS
   __shared__ float parts[PARTS][LANES * VEC + 1];
   const i64 start = ((i64)blockIdx.x * LANES + lane) * VEC;
-#if SPLIT
-  const i64 share = (reduced + gridDim.y - 1) / gridDim.y;
-  const i64 begin = share * blockIdx.y;
-  const i64 end = begin + share < reduced ? begin + share : reduced;
-#else
-  const i64 begin = 0, end = reduced;
-#endif
   if (start < points) {
     KEPT_COORDINATES((index_t)start)
 #pragma unroll UNROLL
-    for (i64 i = begin + part; i < end; i += PARTS) {
+    for (i64 i = part; i < reduced; i += PARTS) {
       REDUCED_COORDINATES((index_t)i)
       float x[VEC];
 #pragma unroll
@@ -63,39 +44,13 @@ extern "C" __global__ void __launch_bounds__(LANES *PARTS)
 #pragma unroll
   for (int j = 0; j < VEC; j++) parts[part][lane * VEC + j] = sum[j].sum;
   __syncthreads();
-#if SPLIT
-  __shared__ int last;
-  for (int o = threadIdx.x; o < LANES * VEC; o += LANES * PARTS) {
-    const i64 number = (i64)blockIdx.x * (LANES * VEC) + o;
-    if (number < points)
-      partial[blockIdx.y * points + number] = whole_of(parts, o).sum;
-  }
-  __threadfence();  // seen before the block counts as arrived
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(semaphore + blockIdx.x, 1) == (int)gridDim.y - 1;
-    if (last) semaphore[blockIdx.x] = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  if (!last) return;
-#pragma unroll
-  for (int j = 0; j < VEC; j++) sum[j] = reduction<REDUCE_OP>();
-  if (start < points)
-    for (int s = part; s < (int)gridDim.y; s += PARTS)
-#pragma unroll
-      for (int j = 0; j < VEC; j++)
-        sum[j].sum = join(
-            sum[j].sum, *(const volatile float *)&partial[s * points + start + j]);
-#pragma unroll
-  for (int j = 0; j < VEC; j++) parts[part][lane * VEC + j] = sum[j].sum;
-  __syncthreads();
-#endif
   // One thread an output: the parts in order.
   for (int o = threadIdx.x; o < LANES * VEC; o += LANES * PARTS) {
     const i64 number = (i64)blockIdx.x * (LANES * VEC) + o;
     if (number >= points) break;
-    const reduction<REDUCE_OP> whole = whole_of(parts, o);
+    reduction<REDUCE_OP> whole;
+#pragma unroll 8
+    for (int p = 0; p < PARTS; p++) whole.sum = join(whole.sum, parts[p][o]);
     KEPT_COORDINATES((index_t)number)
     const i64 at = OUT_offset(POINT OUT_ARGUMENTS);
     from_float(

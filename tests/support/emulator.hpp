@@ -104,12 +104,6 @@ static float __shfl_xor_sync(unsigned, float v, int mask) {
   come_together(warp_passed, first, first + 32);
   return given[turn][first + ((current - first) ^ (unsigned)mask)];
 }
-// Blocks run one after the other, threads between barriers too.
-static void __threadfence() {}
-static int atomicAdd(int *at, int value) {
-  *at += value;
-  return *at - value;
-}
 #define __expf expf
 static inline float rsqrtf(float v) { return 1.0f / sqrtf(v); }
 
