@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # make lint: the layers of shared DESIGN (who may include whom), vendor headers
-# in their rooms only, and clang-format.  Prints each offence; exit 1 if any.
+# in their rooms only, clang-format, generated pages, and that README.md names
+# every page.  Prints each offence; exit 1 if any.
 set -u
 cd "$(dirname "$0")/.."
 bad=0
@@ -39,11 +40,12 @@ code | grep -v '^db/' | xargs -r grep -l '#include <sqlite3.h>' |
 code | grep -vE '^graph/(import|builder)|^tests/' | xargs -r grep -lE 'onnx.pb-c.h' |
   while read -r f; do echo "lint: $f: protobuf belongs in graph/import*"; done | grep . && bad=1
 if command -v clang-format >/dev/null; then
-  code | xargs -r clang-format --dry-run --Werror >/tmp/cuvil-lint.$$ 2>&1 || {
-    grep -E 'error:' /tmp/cuvil-lint.$$ | head -20
+  said=$(mktemp)
+  code | xargs -r clang-format --dry-run --Werror >"$said" 2>&1 || {
+    grep -E 'error:' "$said" | head -20
     say "run make format"
   }
-  rm -f /tmp/cuvil-lint.$$
+  rm -f "$said"
 else
   echo "lint: clang-format is missing; format not checked"
 fi
@@ -51,5 +53,8 @@ tool=$(mktemp)
 gcc -Iinclude tools/errors.c -o "$tool" && "$tool" | cmp -s - docs/errors.md ||
   say "docs/errors.md is not what include/cuvil.h says; run make docs"
 rm -f "$tool"
+for page in docs/*.md; do
+  grep -q "($page)" README.md || say "$page: README.md does not name it"
+done
 [ "$bad" -eq 0 ] && echo "lint: clean"
 exit "$bad"

@@ -5,7 +5,6 @@
  * the choice to the library.  What the library cannot do it says when its plan
  * is built, which fails the candidate.
  */
-#include "base/log.h"
 #include "kernels/common/library_step.h"
 
 enum { DEFAULT_WORKSPACE = 64 << 20 };
@@ -155,29 +154,19 @@ static json_t *make_call(const struct cuvil_problem *p, int64_t workspace) {
   return NULL;
 }
 
+static bool read_choice(const struct cuvil_query *query, const json_t *call,
+                        bool fused, struct cuvil_config *out) {
+  (void)fused; /* there is no second way */
+  return cuvil_cudnn_read_engine(query->space, call, out);
+}
+
 static enum cuvil_status choices(const struct cuvil_query *query,
                                  struct cuvil_gpu *gpu, int limit,
                                  struct cuvil_config *out, int *out_count) {
-  json_t *found = NULL;
-  *out_count = 0;
   json_t *call = make_call(query->problem, DEFAULT_WORKSPACE);
-  if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of cudnn");
-  enum cuvil_status status =
-      cuvil_library_choices(gpu, "cudnn", call, limit, &found);
-  json_decref(call);
-  if (status == CU_ERR_LIBRARY) { /* has none for this attention */
-    cuvil_log_verbose("cudnn: %s", cuvil_last_error());
-    return CUVIL_OK;
-  }
-  CUVIL_TRY(status);
-  for (size_t i = 0; i < json_array_size(found) && *out_count < limit; i++) {
-    struct cuvil_config *point = &out[*out_count];
-    cuvil_space_default(query->space, point);
-    if (cuvil_cudnn_read_engine(query->space, json_array_get(found, i), point))
-      ++*out_count;
-  }
-  json_decref(found);
-  return CUVIL_OK;
+  *out_count = 0;
+  return cuvil_library_list(query, gpu, "cudnn", call, true, read_choice, limit,
+                            out, out_count);
 }
 
 /* ---- the program */
@@ -191,12 +180,8 @@ static enum cuvil_status add_step(struct cuvil_emission *e,
   if (query->problem->mask >= 0)
     bindings[count++] = e->buffers[query->problem->mask];
   json_t *call = make_call(query->problem, workspace);
-  if (call && !cuvil_cudnn_put_engine(query->space, config, call)) {
-    json_decref(call);
-    call = NULL;
-  }
-  return cuvil_library_step(e->program, "cudnn", call, bindings, count,
-                            (uint64_t)workspace);
+  return cuvil_library_step_of(e, config, "cudnn", call, cuvil_cudnn_put_engine,
+                               bindings, count);
 }
 
 static enum cuvil_status emit(const struct cuvil_query *query,

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+
 /* ---- epilogues that a library has */
 struct matcher {
   const struct cuvil_problem *problem;
@@ -91,6 +93,47 @@ enum cuvil_status cuvil_library_step(struct cuvil_program *program,
 fail:
   json_decref(call);
   return status;
+}
+
+enum cuvil_status cuvil_library_step_of(
+    struct cuvil_emission *e, const struct cuvil_config *config,
+    const char *library, json_t *call,
+    bool (*put)(const struct cuvil_space *space,
+                const struct cuvil_config *config, json_t *call),
+    const int *bindings, int count) {
+  const struct cuvil_space *space = e->query->space;
+  int64_t workspace = cuvil_config_get(space, config, "workspace");
+  if (call && !put(space, config, call)) {
+    json_decref(call);
+    call = NULL;
+  }
+  return cuvil_library_step(e->program, library, call, bindings, count,
+                            (uint64_t)workspace);
+}
+
+/* ---- points */
+enum cuvil_status cuvil_library_list(
+    const struct cuvil_query *query, struct cuvil_gpu *gpu, const char *library,
+    json_t *call, bool fused,
+    bool (*read)(const struct cuvil_query *query, const json_t *call,
+                 bool fused, struct cuvil_config *out),
+    int limit, struct cuvil_config *out, int *count) {
+  json_t *found = NULL;
+  if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of %s", library);
+  enum cuvil_status status =
+      cuvil_library_choices(gpu, library, call, limit - *count, &found);
+  json_decref(call);
+  if (status == CU_ERR_LIBRARY) { /* has none for this problem */
+    cuvil_log_verbose("%s: %s", library, cuvil_last_error());
+    return CUVIL_OK;
+  }
+  CUVIL_TRY(status);
+  for (size_t i = 0; i < json_array_size(found) && *count < limit; i++) {
+    cuvil_space_default(query->space, &out[*count]);
+    if (read(query, json_array_get(found, i), fused, &out[*count])) ++*count;
+  }
+  json_decref(found);
+  return CUVIL_OK;
 }
 
 void cuvil_library_set(const struct cuvil_space *space,

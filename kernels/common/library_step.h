@@ -18,12 +18,32 @@ struct cuvil_chain {
 bool cuvil_chain_match(const struct cuvil_problem *problem, int channel,
                        struct cuvil_chain *out);
 
+/* What the library offers for `call` (taken; NULL is out of memory), each read
+ * into a point behind out[*count], until there are `limit`.  read: false leaves
+ * one out; the point comes with the space's defaults.  A library that has
+ * nothing for the call offers none, which is no error. */
+CUVIL_MUST_USE enum cuvil_status cuvil_library_list(
+    const struct cuvil_query *query, struct cuvil_gpu *gpu, const char *library,
+    json_t *call, bool fused,
+    bool (*read)(const struct cuvil_query *query, const json_t *call,
+                 bool fused, struct cuvil_config *out),
+    int limit, struct cuvil_config *out, int *count);
+
 /* Adds the workspace buffer and a library step that takes over `call` (freed
  * on failure).  bindings: program buffers in the order of gpu/library.h, the
  * workspace left out: it is appended. */
 CUVIL_MUST_USE enum cuvil_status cuvil_library_step(
     struct cuvil_program *program, const char *library, json_t *call,
     const int *bindings, int count, uint64_t workspace);
+
+/* As cuvil_library_step, after `put` has written the point's algorithm into the
+ * call (false: out of memory). */
+CUVIL_MUST_USE enum cuvil_status cuvil_library_step_of(
+    struct cuvil_emission *e, const struct cuvil_config *config,
+    const char *library, json_t *call,
+    bool (*put)(const struct cuvil_space *space,
+                const struct cuvil_config *config, json_t *call),
+    const int *bindings, int count);
 
 /* Adds the problem's epilogue as a pointwise kernel that reads the accumulator
  * from program buffer `acc` (f32, packed, in the output's order of

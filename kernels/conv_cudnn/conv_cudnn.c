@@ -8,7 +8,6 @@
  * A point is an engine and its knobs as the library lists them; id = -1 leaves
  * the choice to the library.
  */
-#include "base/log.h"
 #include "kernels/common/library_step.h"
 
 enum { DEFAULT_WORKSPACE = 64 << 20 };
@@ -139,7 +138,6 @@ static json_t *make_call(const struct cuvil_problem *p,
 /* False: more knobs than the space has places for. */
 static bool read_choice(const struct cuvil_query *query, const json_t *call,
                         bool fused, struct cuvil_config *out) {
-  cuvil_space_default(query->space, out);
   cuvil_config_set(query->space, out, "fused", fused);
   return cuvil_cudnn_read_engine(query->space, call, out);
 }
@@ -148,23 +146,9 @@ static enum cuvil_status list(const struct cuvil_query *query,
                               struct cuvil_gpu *gpu,
                               const struct cuvil_chain *chain, int limit,
                               struct cuvil_config *out, int *count) {
-  json_t *found = NULL;
   json_t *call = make_call(query->problem, chain, DEFAULT_WORKSPACE);
-  if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of cudnn");
-  enum cuvil_status status =
-      cuvil_library_choices(gpu, "cudnn", call, limit - *count, &found);
-  json_decref(call);
-  if (status == CU_ERR_LIBRARY) { /* has none for this convolution */
-    cuvil_log_verbose("cudnn: %s", cuvil_last_error());
-    return CUVIL_OK;
-  }
-  CUVIL_TRY(status);
-  for (size_t i = 0; i < json_array_size(found) && *count < limit; i++)
-    if (read_choice(query, json_array_get(found, i), chain != NULL,
-                    &out[*count]))
-      ++*count;
-  json_decref(found);
-  return CUVIL_OK;
+  return cuvil_library_list(query, gpu, "cudnn", call, chain != NULL,
+                            read_choice, limit, out, count);
 }
 
 static enum cuvil_status choices(const struct cuvil_query *query,
@@ -200,12 +184,8 @@ static enum cuvil_status add_steps(struct cuvil_emission *e,
   if (fused && chain.residual >= 0)
     bindings[count++] = e->buffers[chain.residual];
   json_t *call = make_call(query->problem, fused ? &chain : NULL, workspace);
-  if (call && !cuvil_cudnn_put_engine(query->space, config, call)) {
-    json_decref(call);
-    call = NULL;
-  }
-  CUVIL_TRY(cuvil_library_step(e->program, "cudnn", call, bindings, count,
-                               (uint64_t)workspace));
+  CUVIL_TRY(cuvil_library_step_of(e, config, "cudnn", call,
+                                  cuvil_cudnn_put_engine, bindings, count));
   if (fused) return CUVIL_OK;
   return cuvil_library_epilogue(query, e->program, e->buffers, acc);
 }

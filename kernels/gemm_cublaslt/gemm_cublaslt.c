@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "kernels/common/library_step.h"
 
 enum { DEFAULT_WORKSPACE = 32 << 20, DATA_WORDS = 8 };
@@ -182,9 +181,8 @@ static const char *const values[] = {"tile",        "stages",  "split_k",
                                      "inner_shape", "cluster"};
 enum { VALUES = sizeof values / sizeof *values };
 
-static bool put_algorithm(const struct cuvil_query *query,
+static bool put_algorithm(const struct cuvil_space *space,
                           const struct cuvil_config *config, json_t *call) {
-  const struct cuvil_space *space = query->space;
   int64_t id = cuvil_config_get(space, config, "id");
   int64_t version = cuvil_config_get(space, config, "version");
   if (id < 0) return true;
@@ -206,12 +204,11 @@ static bool put_algorithm(const struct cuvil_query *query,
   return json_object_set_new(call, "algorithm", algorithm) == 0;
 }
 
-static void read_choice(const struct cuvil_query *query, const json_t *call,
+static bool read_choice(const struct cuvil_query *query, const json_t *call,
                         bool fused, struct cuvil_config *out) {
   const struct cuvil_space *space = query->space;
   const json_t *algorithm = json_object_get(call, "algorithm");
   const char *hex = json_string_value(json_object_get(algorithm, "data"));
-  cuvil_space_default(space, out);
   cuvil_config_set(space, out, "fused", fused);
   cuvil_library_set(space, out, "workspace", call, "workspace", 0);
   cuvil_library_set(space, out, "id", algorithm, "id", -1);
@@ -225,28 +222,16 @@ static void read_choice(const struct cuvil_query *query, const json_t *call,
     snprintf(digits, sizeof digits, "%.16s", hex + 16 * i);
     cuvil_config_set(space, out, name, (int64_t)strtoull(digits, NULL, 16));
   }
+  return true;
 }
 
 static enum cuvil_status list(const struct cuvil_query *query,
                               struct cuvil_gpu *gpu,
                               const struct cuvil_chain *chain, int limit,
-                              struct cuvil_config *out, int *out_count) {
-  json_t *found = NULL;
+                              struct cuvil_config *out, int *count) {
   json_t *call = make_call(query->problem, chain, DEFAULT_WORKSPACE);
-  if (!call) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "a call of cublaslt");
-  enum cuvil_status status =
-      cuvil_library_choices(gpu, "cublaslt", call, limit, &found);
-  json_decref(call);
-  if (status == CU_ERR_LIBRARY) { /* has none for this product */
-    cuvil_log_verbose("cublaslt: %s", cuvil_last_error());
-    return CUVIL_OK;
-  }
-  CUVIL_TRY(status);
-  for (size_t i = 0; i < json_array_size(found) && *out_count < limit; i++)
-    read_choice(query, json_array_get(found, i), chain != NULL,
-                &out[(*out_count)++]);
-  json_decref(found);
-  return CUVIL_OK;
+  return cuvil_library_list(query, gpu, "cublaslt", call, chain != NULL,
+                            read_choice, limit, out, count);
 }
 
 static enum cuvil_status choices(const struct cuvil_query *query,
@@ -281,12 +266,8 @@ static enum cuvil_status add_steps(struct cuvil_emission *e,
   bindings[count++] = fused ? e->buffers[CUVIL_GEMM_C] : acc;
   if (fused && chain.bias >= 0) bindings[count++] = e->buffers[chain.bias];
   json_t *call = make_call(query->problem, fused ? &chain : NULL, workspace);
-  if (call && !put_algorithm(query, config, call)) {
-    json_decref(call);
-    call = NULL;
-  }
-  CUVIL_TRY(cuvil_library_step(e->program, "cublaslt", call, bindings, count,
-                               (uint64_t)workspace));
+  CUVIL_TRY(cuvil_library_step_of(e, config, "cublaslt", call, put_algorithm,
+                                  bindings, count));
   if (fused) return CUVIL_OK;
   return cuvil_library_epilogue(query, e->program, e->buffers, acc);
 }

@@ -105,9 +105,13 @@ check "both problems" test "$(wc -l <"$tmp/out")" -eq 2
 check "replayed" run 0 "$tune" --device "replay:$tmp/r.t4.json.zst" --db "$tmp/replay.db" --problem "$gemm" --problem "$pool"
 check "it says so first" test "$(head -c 21 "$tmp/out")" = "replaying a recording"
 check "two winners of the replay" says out '^2 winners recorded'
-check "a recording that ran out of time" on_fake 0 --db "$tmp/s.db" --budget 1ms --record "$tmp/s.t4.json" --problem "$gemm"
+# Its time is over with the untuned choice: four of five have no verdict.
+large='gemm/1 m=512 n=512 k=512 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
+check "a recording that ran out of time" on_fake 0 --db "$tmp/s.db" --budget 1ms --record "$tmp/s.t4.json" \
+  --json "$tmp/s.json" --problem "$large"
+check "leaves four untried" says s.json '"untried": 4'
 check "holds no word of what was not tried" silent s.t4.json "equal to another"
-check "and is replayed" run 0 "$tune" --device "replay:$tmp/s.t4.json" --db "$tmp/s2.db" --problem "$gemm"
+check "and is replayed" run 0 "$tune" --device "replay:$tmp/s.t4.json" --db "$tmp/s2.db" --problem "$large"
 check "a problem that is not recorded" run 1 "$tune" --device "replay:$tmp/r.t4.json.zst" --db "$tmp/replay.db" \
   --problem 'gemm/1 m=63 n=64 k=64 a=f16[m,k] b=f16[n,k]:weight c=f16[m,n] acc=f32'
 check "is named" says err 'CU_ERR_NO_RECORDING'
