@@ -49,8 +49,9 @@ enum cuvil_status cuvil_execute_range(const struct cuvil_op_call *call) {
   const struct cuvil_host_tensor *step = call->inputs[2];
   struct cuvil_host_tensor *y = &call->outputs[0];
   for (int64_t i = 0; i < y->count; i++)
-    if (y->integer)
-      y->i[i] = start->i[0] + i * step->i[0];
+    if (y->integer) /* the sum is in range, the product need not be */
+      y->i[i] =
+          (int64_t)((uint64_t)start->i[0] + (uint64_t)i * (uint64_t)step->i[0]);
     else
       y->f[i] = (float)((double)start->f[0] + (double)i * (double)step->f[0]);
   return CUVIL_OK;
