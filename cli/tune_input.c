@@ -35,7 +35,11 @@ enum cuvil_status cuvil_tune_input_add(struct cuvil_tune_input *input,
   struct cuvil_buf canonical = {0};
   CUVIL_TRY(cuvil_problem_parse(text, &problem));
   cuvil_problem_print(&problem, &canonical);
-  CUVIL_TRY(cuvil_buf_status(&canonical));
+  enum cuvil_status status = cuvil_buf_status(&canonical);
+  if (status != CUVIL_OK) {
+    cuvil_buf_free(&canonical);
+    return status;
+  }
   for (int i = 0; i < input->count; i++) {
     if (strcmp(input->texts[i], canonical.data) != 0) continue;
     input->problems[i].calls += calls;
@@ -43,7 +47,7 @@ enum cuvil_status cuvil_tune_input_add(struct cuvil_tune_input *input,
     return CUVIL_OK;
   }
   char *own = cuvil_buf_take(&canonical);
-  enum cuvil_status status = push(input, own, calls);
+  status = push(input, own, calls);
   if (status != CUVIL_OK) free(own);
   return status;
 }

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/common/library_step.h"
 
@@ -204,11 +205,14 @@ static bool put_algorithm(const struct cuvil_space *space,
   return json_object_set_new(call, "algorithm", algorithm) == 0;
 }
 
+/* False: the algorithm's bytes are more or fewer than the space has places for.
+ */
 static bool read_choice(const struct cuvil_query *query, const json_t *call,
                         bool fused, struct cuvil_config *out) {
   const struct cuvil_space *space = query->space;
   const json_t *algorithm = json_object_get(call, "algorithm");
   const char *hex = json_string_value(json_object_get(algorithm, "data"));
+  if (hex && strlen(hex) != DATA_WORDS * 16) return false;
   cuvil_config_set(space, out, "fused", fused);
   cuvil_library_set(space, out, "workspace", call, "workspace", 0);
   cuvil_library_set(space, out, "id", algorithm, "id", -1);
