@@ -109,46 +109,77 @@ enum cuvil_status cuvil_file_read(const char *path, struct cuvil_buf *out) {
   return status;
 }
 
-enum cuvil_status cuvil_file_write_atomic(const char *path, const void *bytes,
-                                          size_t size) {
+static bool write_all(int fd, const struct cuvil_file_part *parts, int count) {
+  for (int i = 0; i < count; i++) {
+    const char *from = parts[i].bytes;
+    size_t left = parts[i].size;
+    while (left > 0) {
+      ssize_t n = write(fd, from, left < 1 << 30 ? left : 1 << 30);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return false;
+      from += n;
+      left -= (size_t)n;
+    }
+  }
+  return true;
+}
+
+/* Returns 0 or an errno. */
+static int replace_file(const char *path, const struct cuvil_file_part *parts,
+                        int count) {
   struct cuvil_buf name = {0};
   cuvil_buf_printf(&name, "%s.XXXXXX", path);
-  CUVIL_TRY(cuvil_buf_status(&name));
-  enum cuvil_status status = CUVIL_OK;
-  int fd = mkostemp(name.data, O_CLOEXEC);
-  if (fd < 0) {
-    status =
-        CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
-    cuvil_buf_free(&name);
-    return status;
-  }
-  const char *from = bytes;
-  size_t left = size;
-  while (left > 0) {
-    ssize_t n = write(fd, from, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) goto broken;
-    from += n;
-    left -= (size_t)n;
-  }
+  if (name.failed) return ENOMEM;
   /* mkstemp makes files private; these are ordinary results. */
   mode_t mask = umask(0);
   umask(mask);
-  if (fchmod(fd, 0666 & ~mask) != 0 || fsync(fd) != 0) goto broken;
-  if (close(fd) != 0) {
-    fd = -1;
-    goto broken;
+  int error = 0;
+  int fd = mkostemp(name.data, O_CLOEXEC);
+  if (fd < 0 || !write_all(fd, parts, count) || fchmod(fd, 0666 & ~mask) != 0 ||
+      fsync(fd) != 0)
+    error = errno;
+  if (fd >= 0 && close(fd) != 0 && !error) error = errno;
+  if (!error && rename(name.data, path) != 0) error = errno;
+  if (error && fd >= 0) unlink(name.data);
+  cuvil_buf_free(&name);
+  return error;
+}
+
+/* A device, a pipe: renaming over /dev/null would take it from everybody. */
+static int write_in_place(const char *path, const struct cuvil_file_part *parts,
+                          int count) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  int error = write_all(fd, parts, count) ? 0 : errno;
+  if (close(fd) != 0 && !error) error = errno;
+  return error;
+}
+
+enum cuvil_status cuvil_file_write_parts(const char *path,
+                                         const struct cuvil_file_part *parts,
+                                         int count) {
+  struct stat there;
+  int error;
+  if (path[0] == '\0')
+    return CUVIL_FAIL(CU_ERR_IO, "the name of a file to write is empty");
+  if (stat(path, &there) != 0 || S_ISDIR(there.st_mode)) {
+    error = replace_file(path, parts, count);
+  } else if (!S_ISREG(there.st_mode)) {
+    error = write_in_place(path, parts, count);
+  } else {
+    /* What a link leads to is replaced, not the link. */
+    char *target = realpath(path, NULL);
+    error = target ? replace_file(target, parts, count) : errno;
+    free(target);
   }
-  fd = -1;
-  if (rename(name.data, path) != 0) goto broken;
-  cuvil_buf_free(&name);
-  return CUVIL_OK;
-broken:
-  status = CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
-  if (fd >= 0) close(fd);
-  unlink(name.data);
-  cuvil_buf_free(&name);
-  return status;
+  if (!error) return CUVIL_OK;
+  return CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(error));
+}
+
+enum cuvil_status cuvil_file_write_atomic(const char *path, const void *bytes,
+                                          size_t size) {
+  struct cuvil_file_part part = {bytes, size};
+  return cuvil_file_write_parts(path, &part, 1);
 }
 
 enum cuvil_status cuvil_make_dirs(const char *path) {

@@ -33,10 +33,18 @@ char *cuvil_buf_take(struct cuvil_buf *buf);
 CUVIL_MUST_USE enum cuvil_status cuvil_file_read(const char *path,
                                                  struct cuvil_buf *out);
 /* Writes beside the target and renames over it, so that a reader sees the old
- * file or the new one, never a half. */
+ * file or the new one, never a half.  A link's target is replaced, not the
+ * link; what is no file (a device, a pipe) is written as it is. */
 CUVIL_MUST_USE enum cuvil_status cuvil_file_write_atomic(const char *path,
                                                          const void *bytes,
                                                          size_t size);
+/* The same of a file whose parts lie apart. */
+struct cuvil_file_part {
+  const void *bytes;
+  size_t size;
+};
+CUVIL_MUST_USE enum cuvil_status cuvil_file_write_parts(
+    const char *path, const struct cuvil_file_part *parts, int count);
 /* mkdir -p. */
 CUVIL_MUST_USE enum cuvil_status cuvil_make_dirs(const char *path);
 

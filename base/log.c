@@ -83,9 +83,14 @@ void cuvil_log_failure(void) {
   const struct cuvil_error_record *record = cuvil_error_last();
   if (current >= CUVIL_LOG_DEBUG)
     fprintf(stderr, "%s: at %s:%d\n", program_name, record->file, record->line);
+  /* One line, whatever a file's name or a compiler's log may hold. */
+  char text[sizeof record->message];
+  size_t n = 0;
+  for (const char *p = record->message; *p && n + 1 < sizeof text; p++)
+    text[n++] = (unsigned char)*p < ' ' || *p == 0x7f ? ' ' : *p;
+  text[n] = '\0';
   fprintf(stderr, "%s: error: %s (0x%02X): %s\n", program_name,
-          cuvil_status_name(record->status), (unsigned)record->status,
-          record->message);
+          cuvil_status_name(record->status), (unsigned)record->status, text);
 }
 
 bool cuvil_log_use_colour(int fd) {

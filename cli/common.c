@@ -3,14 +3,18 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int cuvil_cli_exit(enum cuvil_status status) {
+  /* Results that did not arrive are no success. */
+  if ((fflush(stdout) != 0 || ferror(stdout)) && status == CUVIL_OK)
+    status = CUVIL_FAIL(CU_ERR_IO, "stdout: cannot write: %s", strerror(errno));
   if (status == CUVIL_OK) return 0;
-  fflush(stdout);
   cuvil_log_failure();
   return 1;
 }
@@ -21,6 +25,8 @@ int cuvil_cli_misuse(const char *command, const char *format, ...) {
   va_start(args, format);
   vsnprintf(message, sizeof(message), format, args);
   va_end(args);
+  for (char *p = message; *p; ++p) /* one line, whatever was typed */
+    if ((unsigned char)*p < ' ') *p = ' ';
   fprintf(stderr, "%s: %s; see %s --help\n", command, message, command);
   return 2;
 }
@@ -87,7 +93,7 @@ enum cuvil_status cuvil_cli_number(const char *option, const char *text,
                                    double *out) {
   char *end;
   double value = strtod(text, &end);
-  if (end == text || *end || !(value >= 0))
+  if (end == text || *end || !(value >= 0) || isinf(value))
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "%s takes a number that is not negative, not `%s`",
                       option, text);
@@ -141,6 +147,20 @@ const char *cuvil_cli_shape(int rank, const int64_t *dims, char out[128]) {
   return out;
 }
 
+bool cuvil_cli_same_file(const char *a, const char *b) {
+  struct stat one, other;
+  return stat(a, &one) == 0 && stat(b, &other) == 0 &&
+         one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+enum cuvil_status cuvil_cli_model_open(
+    const struct cuvil_model_options *options, struct cuvil_model *out) {
+  enum cuvil_status status = cuvil_model_open(options, out);
+  if (status == CU_ERR_MODEL_UNSUPPORTED)
+    fputs(cuvil_model_unsupported(), stderr);
+  return status;
+}
+
 /* ---- target */
 
 static enum cuvil_status device_ordinal(const char *device, int *out) {
@@ -156,16 +176,24 @@ static enum cuvil_status device_ordinal(const char *device, int *out) {
   return CUVIL_OK;
 }
 
+enum cuvil_status cuvil_cli_target_check(const char *device, const char *arch) {
+  int ordinal;
+  CUVIL_TRY(device_ordinal(device, &ordinal));
+  if (arch && !cuvil_arch_find(arch))
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "no architecture `%s`; known are %s", arch,
+                      cuvil_arch_names());
+  return CUVIL_OK;
+}
+
 enum cuvil_status cuvil_cli_target_open(const char *device, const char *arch,
                                         bool need_gpu,
                                         struct cuvil_cli_target *out) {
   int ordinal;
   memset(out, 0, sizeof(*out));
+  CUVIL_TRY(cuvil_cli_target_check(device, arch));
   CUVIL_TRY(device_ordinal(device, &ordinal));
-  if (arch && !(out->arch = cuvil_arch_find(arch)))
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
-                      "no architecture `%s`; known are %s", arch,
-                      cuvil_arch_names());
+  if (arch) out->arch = cuvil_arch_find(arch);
   enum cuvil_status status = cuvil_gpu_open(ordinal, &out->gpu);
   if (status == CUVIL_OK) {
     const struct cuvil_arch *actual = cuvil_gpu_arch(out->gpu);

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "compiler/compiler.h"
 #include "db/db.h"
 #include "fusion/fusion.h"
 #include "gpu/gpu.h"
@@ -49,12 +50,21 @@ const char *cuvil_cli_bytes(uint64_t bytes, char out[32]);
 /* "1x3x224x224".  Returns out. */
 const char *cuvil_cli_shape(int rank, const int64_t *dims, char out[128]);
 
+/* Whether both names lead to one file that exists. */
+bool cuvil_cli_same_file(const char *a, const char *b);
+/* cuvil_model_open; an unsupported model's nodes are listed on stderr. */
+CUVIL_MUST_USE enum cuvil_status cuvil_cli_model_open(
+    const struct cuvil_model_options *options, struct cuvil_model *out);
+
 /* ---- the machine that kernels are compiled for */
 struct cuvil_cli_target {
   struct cuvil_gpu *gpu;         /* NULL: none here, or of another kind */
   const struct cuvil_arch *arch; /* borrowed */
   struct cuvil_env env;          /* where no GPU is: only the architecture */
 };
+/* Whether these two can be meant at all, without looking for a device. */
+CUVIL_MUST_USE enum cuvil_status cuvil_cli_target_check(const char *device,
+                                                        const char *arch);
 /* device: "auto" or "cuda:N"; arch NULL: the device's.  need_gpu: a missing
  * or different GPU fails; else it only means that nothing can run here. */
 CUVIL_MUST_USE enum cuvil_status cuvil_cli_target_open(

@@ -158,6 +158,13 @@ static int parse(int argc, char **argv, struct compile_args *args) {
   if (!args->plan && !args->check && !args->explain && !args->dump_graph &&
       !args->emit_source)
     return cuvil_cli_misuse(command, "no plan is named: -o PLAN");
+  if (args->plan && !args->plan[0])
+    return cuvil_cli_misuse(command, "-o needs the name of a file");
+  if (args->plan && cuvil_cli_same_file(args->plan, args->model.path))
+    return cuvil_cli_misuse(command, "-o names the model itself: %s",
+                            args->plan);
+  if (cuvil_cli_target_check(args->device, args->arch) != CUVIL_OK)
+    return cuvil_cli_misuse(command, "%s", cuvil_last_error());
   cuvil_log_setup(command, args->level);
   return -1;
 }
@@ -172,21 +179,26 @@ static enum cuvil_status dump_graph(const struct cuvil_fused *fused,
   return status;
 }
 
-static void explain(const struct cuvil_plan *plan,
+/* Where people read: stdout may be the report. */
+static FILE *say_to(const struct compile_args *args) {
+  return args->json && strcmp(args->json, "-") == 0 ? stderr : stdout;
+}
+
+static void explain(FILE *to, const struct cuvil_plan *plan,
                     const struct cuvil_problem_set *set) {
-  printf("%5s  %-26s %-14s %-10s %s\n", "calls", "answered by", "family",
-         "expected", "problem");
+  fprintf(to, "%5s  %-26s %-14s %-10s %s\n", "calls", "answered by", "family",
+          "expected", "problem");
   for (int i = 0; i < set->count; ++i) {
     int s = 0;
     char time[32];
     while (set->task_problem[s] != i)
       ++s;
     const struct cuvil_plan_step *step = &plan->steps[s];
-    printf("%5d  %-26s %-14s %-10s %s\n", set->calls[i], step->origin,
-           step->family, cuvil_cli_time(step->expected_seconds, time),
-           step->problem);
+    fprintf(to, "%5d  %-26s %-14s %-10s %s\n", set->calls[i], step->origin,
+            step->family, cuvil_cli_time(step->expected_seconds, time),
+            step->problem);
     if (cuvil_log_level() >= CUVIL_LOG_VERBOSE)
-      printf("%5s  %s\n", "", step->config);
+      fprintf(to, "%5s  %s\n", "", step->config);
   }
 }
 
@@ -228,9 +240,7 @@ static void say_done(const struct compile_args *args,
                      const struct cuvil_plan *plan,
                      const struct cuvil_compiler_report *r, double seconds) {
   char weights[32], arena[32];
-  /* stdout may be the report. */
-  FILE *to = args->json && strcmp(args->json, "-") == 0 ? stderr : stdout;
-  fprintf(to,
+  fprintf(say_to(args),
           "%s: %d nodes -> %d kernels (%d of them conversions), %d problems "
           "(%d untuned), weights %s, arena %s\n",
           args->plan, fused->graph->model_node_count, fused->task_count,
@@ -265,7 +275,7 @@ static enum cuvil_status make_plan(const struct compile_args *args,
   CUVIL_TRY_GOTO(cuvil_fused_problems(model->fused, &set));
   if (args->plan) CUVIL_TRY_GOTO(cuvil_plan_write(plan, args->plan));
   double seconds = cuvil_now() - start;
-  if (args->explain) explain(plan, &set);
+  if (args->explain) explain(say_to(args), plan, &set);
   if (args->plan) say_done(args, model->fused, plan, &report, seconds);
   if (args->json)
     CUVIL_TRY_GOTO(write_report(args, plan, &set, &report, seconds));
@@ -279,10 +289,8 @@ fail:
 static enum cuvil_status run(const struct compile_args *args) {
   struct cuvil_model model;
   enum cuvil_status status = cuvil_model_open(&args->model, &model);
-  if (status == CU_ERR_MODEL_UNSUPPORTED && args->check) {
-    fputs(cuvil_model_unsupported(), stdout);
-    return status;
-  }
+  if (status == CU_ERR_MODEL_UNSUPPORTED)
+    fputs(cuvil_model_unsupported(), args->check ? stdout : stderr);
   CUVIL_TRY(status);
   cuvil_cli_precision_hint(model.graph, args->model.fusion.precision);
   if (args->dump_graph)

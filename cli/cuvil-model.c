@@ -167,6 +167,11 @@ static int parse(int argc, char **argv, struct model_args *args) {
   if (strcmp(args->spelling, "torchscript") != 0 &&
       strcmp(args->spelling, "dynamo") != 0)
     return cuvil_cli_misuse(command, "--spelling is torchscript or dynamo");
+  if (args->external && (!args->external[0] || strchr(args->external, '/')))
+    return cuvil_cli_misuse(command,
+                            "--external takes the name of a file beside the "
+                            "model, not %s",
+                            args->external);
   if (!args->path)
     return cuvil_cli_misuse(command, "no file is named: -o MODEL.onnx");
   return -1;

@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "cli/common.h"
@@ -154,6 +155,9 @@ static enum cuvil_status take_run_option(struct run_args *args, int id,
       if (args->input_count == MAX_INPUTS)
         return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT, "more than %d inputs",
                           MAX_INPUTS);
+      if (!strchr(value, ':') || !strchr(value, ':')[1])
+        return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                          "--input takes NAME:FILE, not `%s`", value);
       args->inputs[args->input_count++] = value;
       return CUVIL_OK;
     default:
@@ -215,6 +219,8 @@ static int parse(int argc, char **argv, struct run_args *args) {
                                          : "more than one plan or model");
   args->path = argv[optind];
   bool cpu = strcmp(args->device, "cpu") == 0;
+  if (!cpu && cuvil_cli_target_check(args->device, NULL) != CUVIL_OK)
+    return cuvil_cli_misuse(command, "%s (or cpu)", cuvil_last_error());
   if (cpu && args->verify)
     return cuvil_cli_misuse(command,
                             "--verify compares a GPU with the CPU; with "
@@ -257,6 +263,9 @@ static void job_close(struct job *job) {
 
 static enum cuvil_status looks_like_plan(const char *path, bool *out) {
   char magic[8] = {0};
+  struct stat there;
+  if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+    return CUVIL_FAIL(CU_ERR_IO, "%s: not a regular file", path);
   FILE *file = fopen(path, "rb");
   if (!file) return CUVIL_FAIL(CU_ERR_IO, "%s: %m", path);
   size_t got = fread(magic, 1, sizeof(magic), file);
@@ -280,7 +289,7 @@ static enum cuvil_status compile_here(struct job *job) {
   struct cuvil_cli_cache cache = {0};
   struct cuvil_compiler_report report;
   enum cuvil_status status = CUVIL_OK;
-  CUVIL_TRY(cuvil_model_open(&job->args->compile, &job->model));
+  CUVIL_TRY(cuvil_cli_model_open(&job->args->compile, &job->model));
   job->graph = job->model.graph;
   cuvil_cli_precision_hint(job->graph, job->args->compile.fusion.precision);
   CUVIL_TRY_GOTO(cuvil_cli_cache_open(job->args->db, &cache));
@@ -347,7 +356,11 @@ static enum cuvil_status open_cpu(struct job *job) {
                       "to run it on the CPU",
                       job->args->path);
   struct cuvil_import_options import = {.shapes = job->args->compile.shapes};
-  CUVIL_TRY(cuvil_graph_import(job->args->path, &import, &job->graph));
+  enum cuvil_status status =
+      cuvil_graph_import(job->args->path, &import, &job->graph);
+  if (status == CU_ERR_MODEL_UNSUPPORTED)
+    fputs(cuvil_graph_unsupported(), stderr);
+  CUVIL_TRY(status);
   CUVIL_TRY(cuvil_run_io_tensors(job->graph, false, &job->graph_inputs));
   CUVIL_TRY(cuvil_run_io_tensors(job->graph, true, &job->graph_outputs));
   CUVIL_TRY(cuvil_run_io_create(job->graph->input_count, job->graph_inputs,

@@ -255,6 +255,17 @@ static bool is_replay(const struct tune_args *args) {
          (args->device[6] == '\0' || args->device[6] == ':');
 }
 
+static enum cuvil_status check_device(const struct tune_args *args) {
+  if (is_replay(args) && args->device[6] != ':') return CUVIL_OK;
+  if (is_replay(args) && args->device[7]) return CUVIL_OK;
+  if (!is_replay(args) &&
+      cuvil_cli_target_check(args->device, NULL) == CUVIL_OK)
+    return CUVIL_OK;
+  return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                    "--device %s: auto, cuda:N or replay[:FILE] is expected",
+                    args->device);
+}
+
 /* What single options cannot see. */
 static enum cuvil_status check_together(struct tune_args *args, int argc,
                                         char **argv) {
@@ -268,6 +279,14 @@ static enum cuvil_status check_together(struct tune_args *args, int argc,
   if (args->record && is_replay(args))
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "--record needs a GPU, not a recording");
+  if (args->dry_run && (args->record || args->json))
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "--dry-run measures nothing that %s could hold",
+                      args->record ? "--record" : "--json");
+  if (args->tune.families && !args->tune.families[0])
+    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                      "--families names none; see --list-families");
+  CUVIL_TRY(check_device(args));
   if (args->dry_run && !args->arch)
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT, "--dry-run needs --arch (%s)",
                       cuvil_arch_names());
@@ -300,9 +319,10 @@ static int parse(int argc, char **argv, struct tune_args *args) {
                                 OPT_VERSION, usage, &id);
     if (done >= 0) return done + 1;
     if (id == -1) break;
-    if (parse_option(id, optarg, args) != CUVIL_OK) {
+    enum cuvil_status status = parse_option(id, optarg, args);
+    if (status != CUVIL_OK) {
       cuvil_log_failure();
-      return 3;
+      return status == CU_ERR_IO ? 2 : 3; /* a file is no wrong usage */
     }
   }
   cuvil_log_setup("cuvil-tune", args->level);
@@ -321,18 +341,9 @@ static enum cuvil_status open_gpu(struct tune_args *args, const char *cubins,
                                          .compile_limit = args->compile_limit,
                                          .launch_limit = args->launch_limit,
                                          .seed = args->tune.seed};
-  char *end = NULL;
   *out = NULL;
-  if (strncmp(args->device, "cuda:", 5) == 0) {
-    gpu.ordinal = (int)strtol(args->device + 5, &end, 10);
-    if (end == args->device + 5 || *end || gpu.ordinal < 0) end = NULL;
-  } else if (strcmp(args->device, "auto") == 0) {
-    end = (char *)args->device;
-  }
-  if (!end)
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
-                      "--device %s: auto, cuda:N or replay[:FILE] is expected",
-                      args->device);
+  if (strncmp(args->device, "cuda:", 5) == 0)
+    gpu.ordinal = atoi(args->device + 5); /* check_device has looked at it */
   enum cuvil_status status = cuvil_gpu_runner_create(&gpu, out);
   if (status == CU_ERR_NO_DEVICE || status == CU_ERR_LIBRARY_NOT_FOUND) {
     char message[1024];

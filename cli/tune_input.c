@@ -56,15 +56,20 @@ enum cuvil_status cuvil_tune_input_file(struct cuvil_tune_input *input,
                                         const char *path) {
   struct cuvil_buf text = {0};
   enum cuvil_status status = CUVIL_OK;
-  int line = 0;
+  int line = 0, found = 0;
   CUVIL_TRY(cuvil_file_read(path, &text));
+  if (text.size && memchr(text.data, 0, text.size))
+    status = CUVIL_FAIL(CU_ERR_PARSE, "%s: not a text of problems", path);
   for (char *p = text.size ? text.data : NULL; p && status == CUVIL_OK;) {
     char *end = strchr(p, '\n');
     if (end) *end = '\0';
     line++;
     p += strspn(p, " \t\r");
     p[strcspn(p, "\r")] = '\0';
-    if (*p && *p != '#') status = cuvil_tune_input_add(input, p, 1);
+    if (*p && *p != '#') {
+      status = cuvil_tune_input_add(input, p, 1);
+      found++;
+    }
     if (status != CUVIL_OK) {
       char message[1024];
       snprintf(message, sizeof message, "%s", cuvil_last_error());
@@ -72,6 +77,8 @@ enum cuvil_status cuvil_tune_input_file(struct cuvil_tune_input *input,
     }
     p = end ? end + 1 : NULL;
   }
+  if (status == CUVIL_OK && found == 0)
+    status = CUVIL_FAIL(CU_ERR_PARSE, "%s: no problem stands in it", path);
   cuvil_buf_free(&text);
   return status;
 }
@@ -89,22 +96,15 @@ static enum cuvil_status take_problems(struct cuvil_tune_input *input,
 enum cuvil_status cuvil_tune_input_model(
     struct cuvil_tune_input *input, const char *path, const char *shapes,
     const struct cuvil_fusion_options *options) {
-  struct cuvil_import_options import = {.shapes = shapes};
-  struct cuvil_graph *graph = NULL;
-  struct cuvil_fused *fused = NULL;
-  enum cuvil_status status = CUVIL_OK;
+  struct cuvil_model_options how = {
+      .path = path, .shapes = shapes, .fusion = *options};
+  struct cuvil_model model;
   input->model = path;
-  status = cuvil_graph_import(path, &import, &graph);
-  if (status == CU_ERR_MODEL_UNSUPPORTED)
-    fprintf(stderr, "%s", cuvil_graph_unsupported());
-  if (status != CUVIL_OK) goto fail;
-  input->nodes = graph->model_node_count;
-  cuvil_cli_precision_hint(graph, options->precision);
-  CUVIL_TRY_GOTO(cuvil_fuse(graph, options, &fused));
-  CUVIL_TRY_GOTO(take_problems(input, fused));
-fail:
-  cuvil_fused_destroy(fused);
-  cuvil_graph_destroy(graph);
+  CUVIL_TRY(cuvil_cli_model_open(&how, &model));
+  input->nodes = model.graph->model_node_count;
+  cuvil_cli_precision_hint(model.graph, options->precision);
+  enum cuvil_status status = take_problems(input, model.fused);
+  cuvil_model_close(&model);
   return status;
 }
 

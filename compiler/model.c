@@ -1,4 +1,5 @@
 /* model.c - from an ONNX file to a fused graph, as every command does it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "compiler/compiler.h"
@@ -13,8 +14,12 @@ enum cuvil_status cuvil_model_open(const struct cuvil_model_options *options,
   refused_by_import = true;
   CUVIL_TRY_GOTO(cuvil_graph_import(options->path, &import, &out->graph));
   refused_by_import = false;
-  CUVIL_TRY_GOTO(cuvil_fuse(out->graph, &options->fusion, &out->fused));
-  return CUVIL_OK;
+  status = cuvil_fuse(out->graph, &options->fusion, &out->fused);
+  if (status == CUVIL_OK) return CUVIL_OK;
+  /* Fusion knows nodes, not files. */
+  char why[1024];
+  snprintf(why, sizeof why, "%s", cuvil_last_error());
+  status = CUVIL_FAIL(status, "%s: %s", options->path, why);
 fail:
   cuvil_model_close(out);
   return status;

@@ -525,9 +525,21 @@ static enum cuvil_status build_group(struct cuvil_fuse *fuse,
   }
 }
 
+/* The node at which a group's problem could not be made. */
+static enum cuvil_status name_group(const struct cuvil_fuse *fuse,
+                                    const struct cuvil_group *group,
+                                    enum cuvil_status status) {
+  int n = group->anchor >= 0 ? group->anchor : group->nodes[0];
+  const struct cuvil_node *node = &fuse->graph->nodes[n];
+  return CUVIL_FAIL(status, "node \"%.80s\" (%.80s): %s", node->name, node->op,
+                    cuvil_last_error());
+}
+
 enum cuvil_status cuvil_fuse_tasks(struct cuvil_fuse *fuse) {
   CUVIL_TRY(cuvil_fuse_begin_io(fuse));
-  for (int i = 0; i < fuse->group_count; ++i)
-    CUVIL_TRY(build_group(fuse, &fuse->groups[i]));
+  for (int i = 0; i < fuse->group_count; ++i) {
+    enum cuvil_status status = build_group(fuse, &fuse->groups[i]);
+    if (status != CUVIL_OK) return name_group(fuse, &fuse->groups[i], status);
+  }
   return cuvil_fuse_finish_io(fuse);
 }

@@ -116,47 +116,6 @@ static enum cuvil_status compose(const struct cuvil_plan *plan,
   return CUVIL_OK;
 }
 
-static bool write_all(int fd, const void *bytes, uint64_t size) {
-  const char *from = bytes;
-  while (size > 0) {
-    ssize_t n = write(fd, from, size < 1 << 30 ? size : 1 << 30);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    from += n;
-    size -= (uint64_t)n;
-  }
-  return true;
-}
-
-/* Beside the target, then renamed over it.  Weights may be hundreds of
- * megabytes, so the two parts are written from where they lie. */
-static enum cuvil_status write_parts(const char *path,
-                                     const struct cuvil_buf *head,
-                                     const struct cuvil_plan *plan) {
-  struct cuvil_buf name = {0};
-  cuvil_buf_printf(&name, "%s.XXXXXX", path);
-  CUVIL_TRY(cuvil_buf_status(&name));
-  mode_t mask = umask(0);
-  umask(mask);
-  int fd = mkostemp(name.data, O_CLOEXEC);
-  bool good = fd >= 0 && write_all(fd, head->data, head->size) &&
-              write_all(fd, plan->weights, plan->weights_bytes) &&
-              fchmod(fd, 0666 & ~mask) == 0 && fsync(fd) == 0;
-  int error = errno;
-  if (fd >= 0 && close(fd) != 0 && good) {
-    error = errno;
-    good = false;
-  }
-  if (good && rename(name.data, path) != 0) {
-    error = errno;
-    good = false;
-  }
-  if (!good && fd >= 0) unlink(name.data);
-  cuvil_buf_free(&name);
-  if (good) return CUVIL_OK;
-  return CUVIL_FAIL(CU_ERR_IO, "%s: cannot write: %s", path, strerror(error));
-}
-
 enum cuvil_status cuvil_plan_write(const struct cuvil_plan *plan,
                                    const char *path) {
   struct plan_cubins cubins = {0};
@@ -167,7 +126,10 @@ enum cuvil_status cuvil_plan_write(const struct cuvil_plan *plan,
   CUVIL_TRY_GOTO(collect_cubins(plan, &cubins));
   CUVIL_TRY_GOTO(cuvil_plan_manifest_write(plan, &cubins, &manifest));
   CUVIL_TRY_GOTO(compose(plan, &cubins, manifest, &head));
-  CUVIL_TRY_GOTO(write_parts(path, &head, plan));
+  /* Weights may be hundreds of megabytes: written from where they lie. */
+  const struct cuvil_file_part parts[] = {{head.data, head.size},
+                                          {plan->weights, plan->weights_bytes}};
+  CUVIL_TRY_GOTO(cuvil_file_write_parts(path, parts, 2));
 fail:
   json_decref(manifest);
   cuvil_buf_free(&head);

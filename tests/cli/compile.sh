@@ -20,7 +20,11 @@ run "$compile" --precision fp8 "$model" -o "$tmp/p"
 check "unknown precision is wrong usage" misused
 check "it says which there are" has "$err" "fp16"
 run "$compile" --arch sm_75 "$model" -o "$tmp/p"
-check "unknown architecture" failed_as CU_ERR_INVALID_ARGUMENT
+check "unknown architecture is wrong usage" misused
+run "$compile" --device cpu --arch sm_90 "$model" -o "$tmp/p"
+check "compiling for no GPU's name is wrong usage" misused
+run "$compile" --arch sm_90 "$model" -o "$model"
+check "a plan never replaces its model" misused
 run "$compile" --arch sm_90 "$model" "$model" -o "$tmp/p"
 check "two models are wrong usage" misused
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/arch.h"
@@ -149,6 +150,43 @@ static void files_are_written_whole_or_not(void **state) {
   cuvil_buf_free(&path);
 }
 
+/* Renaming over /dev/null would take it from everybody, over a link only the
+ * link. */
+static void devices_and_links_stay_what_they_are(void **state) {
+  (void)state;
+  char folder[] = "/tmp/cuvil-base-XXXXXX", pipe[64], file[64], link[64];
+  assert_non_null(mkdtemp(folder));
+  snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+  snprintf(file, sizeof file, "%s/file", folder);
+  snprintf(link, sizeof link, "%s/link", folder);
+  assert_int_equal(mkfifo(pipe, 0600), 0);
+  int fd = open(pipe, O_RDWR);
+  assert_true(fd >= 0);
+  assert_int_equal(cuvil_file_write_atomic(pipe, "one", 3), CUVIL_OK);
+  char got[8] = "";
+  assert_int_equal(read(fd, got, sizeof got), 3);
+  assert_memory_equal(got, "one", 3);
+  close(fd);
+  struct stat there;
+  assert_int_equal(lstat(pipe, &there), 0);
+  assert_true(S_ISFIFO(there.st_mode));
+  assert_int_equal(cuvil_file_write_atomic(file, "old", 3), CUVIL_OK);
+  assert_int_equal(symlink("file", link), 0);
+  assert_int_equal(cuvil_file_write_atomic(link, "new", 3), CUVIL_OK);
+  assert_int_equal(lstat(link, &there), 0);
+  assert_true(S_ISLNK(there.st_mode));
+  struct cuvil_buf text;
+  assert_int_equal(cuvil_file_read(file, &text), CUVIL_OK);
+  assert_string_equal(text.data, "new");
+  cuvil_buf_free(&text);
+  assert_int_equal(cuvil_file_write_atomic(folder, "x", 1), CU_ERR_IO);
+  assert_int_equal(cuvil_file_write_atomic("", "x", 1), CU_ERR_IO);
+  unlink(pipe);
+  unlink(link);
+  unlink(file);
+  assert_int_equal(rmdir(folder), 0); /* no half of a file is left */
+}
+
 static void json_names_the_place(void **state) {
   (void)state;
   json_t *value;
@@ -187,6 +225,7 @@ int main(void) {
       cmocka_unit_test(occupancy_follows_the_limits),
       cmocka_unit_test(arenas_zero_and_align),
       cmocka_unit_test(files_are_written_whole_or_not),
+      cmocka_unit_test(devices_and_links_stay_what_they_are),
       cmocka_unit_test(json_names_the_place),
       cmocka_unit_test(random_numbers_are_the_same_everywhere),
   };
