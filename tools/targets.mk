@@ -95,8 +95,8 @@ install: all
 	install -m 755 $(B)/lib/libcuvil.so $(DESTDIR)$(PREFIX)/lib/libcuvil.so.0
 	ln -sf libcuvil.so.0 $(DESTDIR)$(PREFIX)/lib/libcuvil.so
 	install -m 644 $(B)/lib/libcuvil.a $(DESTDIR)$(PREFIX)/lib
-	install -m 644 $(B)/lib/pkgconfig/cuvil.pc \
-	  $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|^prefix=.*|prefix=$(PREFIX)|' $(B)/lib/pkgconfig/cuvil.pc \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cuvil.pc
 	install -m 644 include/cuvil.h $(DESTDIR)$(PREFIX)/include
 	for f in bench/recordings/*.t4.json.zst; do [ ! -e "$$f" ] || \
 	  install -m 644 "$$f" $(DESTDIR)$(PREFIX)/share/cuvil/recordings; done
