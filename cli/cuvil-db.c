@@ -25,6 +25,7 @@ static const char help[] =
     "  verify               check pages, references, hashes, times, winners\n"
     "  merge FILE...        add the evidence of other databases\n"
     "  export --t4          measurements and failures as T4 results (JSON)\n"
+    "  import --t4 FILE     add what an export wrote\n"
     "  prune                remove evidence that the filters name\n"
     "  rebuild              derive the winners again from the races\n"
     "\n"
@@ -111,12 +112,16 @@ static enum cuvil_status run_export(struct cuvil_db *db,
 
 static enum cuvil_status run_import(struct cuvil_db *db,
                                     const struct db_request *ask) {
-  (void)db;
-  return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
-                    "%s: import is not there yet; databases are joined by "
-                    "`cuvil-db merge`, recordings are read by `cuvil-tune "
-                    "--device replay:FILE`",
-                    ask->operands[0]);
+  struct cuvil_db_counts added;
+  const char *path = ask->operands[0];
+  if (strcmp(ask->format, "t4") != 0)
+    return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
+                      "%s: import --%s is not there yet; --t4 is", path,
+                      ask->format);
+  CUVIL_TRY(cuvil_db_import_t4(db, path, &added));
+  printf("%s: %lld measurements, %lld failures were new\n", path,
+         (long long)added.measurements, (long long)added.failures);
+  return CUVIL_OK;
 }
 
 static enum cuvil_status run_prune(struct cuvil_db *db,
@@ -314,7 +319,8 @@ static int check_usage(const struct command *command,
   if (ask->operand_count > command->most)
     return cuvil_cli_misuse(COMMAND, "%s is one argument too many",
                             ask->operands[command->most]);
-  if (strcmp(command->name, "export") == 0 && !ask->format)
+  if ((command->run == run_export || command->run == run_import) &&
+      !ask->format)
     return cuvil_cli_misuse(COMMAND, "%s: name the format: --t4",
                             command->name);
   if (strcmp(command->name, "prune") == 0 &&

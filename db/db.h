@@ -260,4 +260,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_db_export_t4(
     struct cuvil_db *db, const struct cuvil_db_filter *filter,
     struct cuvil_buf *out);
 
+/* ---- import.c
+ * Adds the measurements and failures of a file that cuvil_db_export_t4 wrote,
+ * all or nothing, each with the source and content hash that it had.  Refused:
+ * content that does not give its hash (CU_ERR_DB), results of other programs
+ * and recordings (CU_ERR_UNSUPPORTED).  *out: what was new. */
+CUVIL_MUST_USE enum cuvil_status cuvil_db_import_t4(
+    struct cuvil_db *db, const char *path, struct cuvil_db_counts *out);
+
 #endif /* CUVIL_DB_DB_H_ */

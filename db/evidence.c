@@ -318,7 +318,8 @@ static bool is_time(double seconds) {
   return isfinite(seconds) && seconds > 0;
 }
 
-static enum cuvil_status check_context(const struct cuvil_db_context *context) {
+enum cuvil_status cuvil_db_check_context(
+    const struct cuvil_db_context *context) {
   if (!context->env->gpu[0] || !context->env->arch[0])
     return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                       "evidence without a GPU and architecture is not "
@@ -326,7 +327,7 @@ static enum cuvil_status check_context(const struct cuvil_db_context *context) {
   return CUVIL_OK;
 }
 
-static enum cuvil_status check_measurement(
+enum cuvil_status cuvil_db_check_measurement(
     const struct cuvil_db_measurement *m) {
   const char *where = m->candidate.problem;
   if (m->block_count < 1)
@@ -383,8 +384,8 @@ enum cuvil_status cuvil_db_add_measurement(
   char now[32];
   bool is_new;
   cuvil_utc_timestamp(now);
-  CUVIL_TRY(check_context(context));
-  CUVIL_TRY(check_measurement(measurement));
+  CUVIL_TRY(cuvil_db_check_context(context));
+  CUVIL_TRY(cuvil_db_check_measurement(measurement));
   CUVIL_TRY(cuvil_db_begin(db));
   return cuvil_db_end(
       db, cuvil_db_put_measurement(db, context, measurement, now, &is_new));
@@ -396,7 +397,7 @@ enum cuvil_status cuvil_db_add_failure(struct cuvil_db *db,
   char now[32];
   bool is_new;
   cuvil_utc_timestamp(now);
-  CUVIL_TRY(check_context(context));
+  CUVIL_TRY(cuvil_db_check_context(context));
   CUVIL_TRY(cuvil_db_begin(db));
   return cuvil_db_end(db,
                       cuvil_db_put_failure(db, context, failure, now, &is_new));
@@ -408,7 +409,7 @@ enum cuvil_status cuvil_db_add_race(struct cuvil_db *db,
   char now[32];
   bool is_new;
   cuvil_utc_timestamp(now);
-  CUVIL_TRY(check_context(context));
+  CUVIL_TRY(cuvil_db_check_context(context));
   CUVIL_TRY(check_race(race));
   CUVIL_TRY(cuvil_db_begin(db));
   return cuvil_db_end(db, cuvil_db_put_race(db, context, race, now, &is_new));

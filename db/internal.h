@@ -96,6 +96,12 @@ CUVIL_MUST_USE enum cuvil_status cuvil_db_put_race(
     struct cuvil_db *db, const struct cuvil_db_context *context,
     const struct cuvil_db_race *race, const char *recorded, bool *out_new);
 
+/* What may be recorded: CU_ERR_INVALID_ARGUMENT says what cannot be. */
+CUVIL_MUST_USE enum cuvil_status cuvil_db_check_context(
+    const struct cuvil_db_context *context);
+CUVIL_MUST_USE enum cuvil_status cuvil_db_check_measurement(
+    const struct cuvil_db_measurement *measurement);
+
 /* ---- winner.c */
 /* The rows that table winner must hold, for problem ?1 or all (NULL). */
 extern const char cuvil_db_derive_sql[];
