@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/family.h"
@@ -26,11 +27,17 @@ static const char text[] =
 static char cubins[500];
 enum { UNKNOWN = 999, MOST = 300 };
 
+/* What the worker's process did with the device. */
+struct device_use {
+  int left; /* objects alive at its end */
+  int calls;
+  char failed_call[64];
+};
 /* What one session with a worker came to. */
 struct session {
   int answers, failures; /* answers that are no "ok" */
-  int left;              /* objects alive after it, less those before */
   char first[1024];      /* what the first failure said */
+  struct device_use use;
 };
 
 static void ask(int fd, json_t *request) {
@@ -82,25 +89,50 @@ static void judge(struct session *session, const json_t *answer) {
     judge(session, json_array_get(results, i));
 }
 
-/* The parent's side beforehand and afterwards: the worker runs in between, and
- * all that is said fits the sockets. */
-static void run(const char *config, bool timed, struct session *session) {
+/* The worker's side, in a child as ever: at its end it keeps the device open
+ * and leaves the rest to the driver. */
+static void worker_and_exit(int fd, int report) {
   struct cuvil_gpu_runner_options options = {
       .cubins = cubins, .jobs = 1, .compile_limit = 60, .launch_limit = 5};
-  int fds[2], before = fake_gpu_live();
+  struct device_use use = {0};
+  int code = cuvil_measure_worker_main(fd, &options);
+  use.left = fake_gpu_live();
+  use.calls = fake_gpu_calls();
+  snprintf(use.failed_call, sizeof use.failed_call, "%s",
+           fake_gpu_failed_call());
+  if (write(report, &use, sizeof use) != (ssize_t)sizeof use) code = 1;
+  _exit(code);
+}
+
+/* The parent's side: all requests at once, then all answers. */
+static void run(const char *config, bool timed, struct session *session) {
+  int fds[2], report[2], result = 0;
   json_t *answer = NULL;
   *session = (struct session){0};
   assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  assert_int_equal(pipe(report), 0);
+  pid_t pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) {
+    close(fds[0]);
+    close(report[0]);
+    worker_and_exit(fds[1], report[1]);
+  }
+  close(fds[1]);
+  close(report[1]);
   request_all(fds[0], config, timed);
   assert_int_equal(shutdown(fds[0], SHUT_WR), 0);
-  assert_int_equal(cuvil_measure_worker_main(fds[1], &options), 0);
-  close(fds[1]);
   while (cuvil_message_receive(fds[0], &answer) == CUVIL_OK && answer) {
     judge(session, answer);
     json_decref(answer);
   }
   close(fds[0]);
-  session->left = fake_gpu_live() - before;
+  assert_int_equal(waitpid(pid, &result, 0), pid);
+  assert_true(WIFEXITED(result));
+  assert_int_equal(WEXITSTATUS(result), 0);
+  assert_int_equal(read(report[0], &session->use, sizeof session->use),
+                   sizeof session->use);
+  close(report[0]);
 }
 
 static void every_call(bool timed) {
@@ -121,7 +153,7 @@ static void every_call(bool timed) {
       &whole); /* also fills the cache of cubins */
   fake_gpu_reset(0, 0, 90);
   run(cuvil_buf_text(&point), timed, &whole);
-  int calls = fake_gpu_calls(), silent = 0;
+  int calls = whole.use.calls, silent = 0;
   if (whole.failures) fail_msg("undisturbed: %s", whole.first);
   /* The round has an answer for its entrant, too. */
   assert_int_equal(whole.answers, timed ? 7 : 5);
@@ -129,11 +161,11 @@ static void every_call(bool timed) {
   for (int n = 1; n <= calls && n <= MOST; n++) {
     fake_gpu_reset(n, UNKNOWN, 90);
     run(cuvil_buf_text(&point), timed, &broken);
-    const char *call = fake_gpu_failed_call();
+    const char *call = broken.use.failed_call;
     assert_string_not_equal(call, "");
-    if (broken.left > whole.left)
-      fail_msg("call %d, %s: %d objects left, not %d", n, call, broken.left,
-               whole.left);
+    if (broken.use.left > whole.use.left)
+      fail_msg("call %d, %s: %d objects left, not %d", n, call, broken.use.left,
+               whole.use.left);
     if (broken.answers < (timed ? 6 : 5))
       fail_msg("call %d, %s: %d answers", n, call, broken.answers);
     silent += broken.failures == 0;
