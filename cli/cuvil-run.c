@@ -270,7 +270,10 @@ static enum cuvil_status looks_like_plan(const char *path, bool *out) {
   if (!file) return CUVIL_FAIL(CU_ERR_IO, "%s: %m", path);
   size_t got = fread(magic, 1, sizeof(magic), file);
   fclose(file);
-  *out = got == sizeof(magic) && memcmp(magic, "CUVILPLN", 8) == 0;
+  /* A plan whose first bytes are damaged is to be refused as a plan. */
+  size_t length = strlen(path);
+  bool named = length > 5 && strcmp(path + length - 5, ".plan") == 0;
+  *out = named || (got == sizeof(magic) && memcmp(magic, "CUVILPLN", 8) == 0);
   return CUVIL_OK;
 }
 
@@ -331,11 +334,10 @@ static enum cuvil_status import_for_plan(struct job *job) {
 }
 
 static enum cuvil_status open_plan(struct job *job) {
+  /* A damaged plan is named as such, GPU or not. */
+  if (job->is_plan) CUVIL_TRY(cuvil_plan_read(job->args->path, &job->plan));
   CUVIL_TRY(open_gpu(job));
-  if (job->is_plan)
-    CUVIL_TRY(cuvil_plan_read(job->args->path, &job->plan));
-  else
-    CUVIL_TRY(compile_here(job));
+  if (!job->is_plan) CUVIL_TRY(compile_here(job));
   CUVIL_TRY(cuvil_gpu_stream_create(job->target.gpu, &job->stream));
   CUVIL_TRY(cuvil_session_create(job->target.gpu, job->plan, &job->session));
   const struct cuvil_plan *plan = job->plan;
