@@ -15,8 +15,11 @@
 /* No tensor of a model that can be run has more elements; below it, element
  * and byte counts cannot overflow anywhere. */
 #define MAX_ELEMENTS ((int64_t)1 << 40)
-/* A model's folded constants: more is an attack or a mistake. */
-#define MAX_FOLDED ((int64_t)8 << 30)
+/* What constants may fold to, counted as they are held on the way: so much, for
+ * masks and positions, and four times what the model's own constants take.
+ * More from a small file is an attack or a mistake. */
+#define FOLDED_BASE ((int64_t)128 << 20)
+#define FOLDED_SHARE 4
 
 static enum cuvil_status set_type(struct cuvil_value *value,
                                   const struct cuvil_type *type) {
@@ -75,20 +78,37 @@ static enum cuvil_status infer_node(struct cuvil_graph *graph,
   return CUVIL_OK;
 }
 
+/* As a host tensor. */
+static int64_t held_bytes(const struct cuvil_value *value) {
+  int64_t size = cuvil_dtype_is_float(value->dtype) ? 4 : 8;
+  return cuvil_value_elements(value) * size;
+}
+
+static int64_t folding_budget(const struct cuvil_graph *graph) {
+  int64_t budget = FOLDED_BASE;
+  for (int v = 0; v < graph->value_count; v++)
+    if (graph->values[v].data != NULL)
+      budget += FOLDED_SHARE * held_bytes(&graph->values[v]);
+  return budget;
+}
+
 /* Memory for the constants that the outputs become; data[i] is NULL where an
  * output is absent. */
 static enum cuvil_status reserve(struct cuvil_graph *graph,
-                                 const struct cuvil_node *node, int64_t *folded,
+                                 const struct cuvil_node *node, int64_t *left,
                                  void **data) {
   for (int i = 0; i < node->output_count; i++) {
     if (node->outputs[i] < 0) continue;
     const struct cuvil_value *out = &graph->values[node->outputs[i]];
     size_t bytes =
         (size_t)cuvil_value_elements(out) * cuvil_dtype_size(out->dtype);
-    *folded += (int64_t)bytes;
-    if (*folded > MAX_FOLDED)
+    *left -= held_bytes(out);
+    if (*left < 0)
       return CUVIL_FAIL(CU_ERR_MODEL_INVALID,
-                        "the model's constants fold to more than 8 GiB");
+                        "the model's constants fold to more than 128 MiB and "
+                        "%d times their size; compute a large constant outside "
+                        "the model and store it",
+                        FOLDED_SHARE);
     data[i] = cuvil_arena_alloc(&graph->arena, bytes);
     if (data[i] == NULL)
       return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY,
@@ -100,7 +120,7 @@ static enum cuvil_status reserve(struct cuvil_graph *graph,
 /* Evaluates a node of constants; its outputs become constants. */
 static enum cuvil_status evaluate(struct cuvil_graph *graph,
                                   const struct cuvil_node *node,
-                                  int64_t *folded) {
+                                  int64_t *left) {
   struct cuvil_arena scratch = {0};
   size_t n = (size_t)node->input_count;
   struct cuvil_host_tensor *views =
@@ -114,7 +134,7 @@ static enum cuvil_status evaluate(struct cuvil_graph *graph,
     status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to fold a node");
     goto fail;
   }
-  CUVIL_TRY_GOTO(reserve(graph, node, folded, data));
+  CUVIL_TRY_GOTO(reserve(graph, node, left, data));
   for (size_t i = 0; i < n; i++) {
     const struct cuvil_value *value = cuvil_op_input(graph, node, (int)i);
     if (value == NULL) continue;
@@ -147,7 +167,7 @@ fail:
 
 static enum cuvil_status fold_node(struct cuvil_graph *graph,
                                    struct cuvil_node *node,
-                                   const struct cuvil_op *op, int64_t *folded) {
+                                   const struct cuvil_op *op, int64_t *left) {
   bool shape = strcmp(node->op, "Shape") == 0 || strcmp(node->op, "Size") == 0;
   if (!(op->flags & CUVIL_OP_FOLD)) return CUVIL_OK;
   if (!shape && !inputs_constant(graph, node)) return CUVIL_OK;
@@ -160,7 +180,7 @@ static enum cuvil_status fold_node(struct cuvil_graph *graph,
              node->attributes[0].kind == CUVIL_ATTR_TENSOR) {
     out->data = graph->values[node->attributes[0].tensor].data;
   } else {
-    CUVIL_TRY(evaluate(graph, node, folded));
+    CUVIL_TRY(evaluate(graph, node, left));
   }
   node->removed = true;
   return CUVIL_OK;
@@ -183,7 +203,7 @@ static bool touches_double(const struct cuvil_graph *graph,
 
 enum cuvil_status cuvil_graph_infer(struct cuvil_graph *graph,
                                     struct cuvil_refusals *refusals) {
-  int64_t folded = 0;
+  int64_t left = folding_budget(graph);
   for (int n = 0; n < graph->node_count; n++) {
     struct cuvil_node *node = &graph->nodes[n];
     /* What depends on a refused node cannot be judged. */
@@ -199,7 +219,7 @@ enum cuvil_status cuvil_graph_infer(struct cuvil_graph *graph,
     }
     CUVIL_TRY(cuvil_node_context(graph, node, status));
     CUVIL_TRY(
-        cuvil_node_context(graph, node, fold_node(graph, node, op, &folded)));
+        cuvil_node_context(graph, node, fold_node(graph, node, op, &left)));
     if (!node->removed && touches_double(graph, node))
       CUVIL_TRY(cuvil_refuse(graph, refusals, node,
                              "it computes in double precision"));

@@ -257,6 +257,20 @@ static void batch_norm_folds_into_conv(void **state) {
 }
 
 /* pytorch PR 52758: the convolution's result has another user. */
+/* A few bytes of model must not ask for gigabytes. */
+static void folding_is_bounded(void **state) {
+  (void)state;
+  struct onnx_case c;
+  onnx_begin(&c, 17);
+  onnx_input(&c, "x", 1, DIMS(1));
+  onnx_ints(&c, "shape", 2, INTS(1 << 16, 1 << 10));
+  cuvil_builder_node(c.b, "ConstantOfShape", "large", "shape", "zeros");
+  cuvil_builder_node(c.b, "Add", "n", "x,zeros", "y");
+  onnx_output(&c, "y");
+  onnx_refused(&c, CU_ERR_MODEL_INVALID, "fold to more than");
+  onnx_end(&c);
+}
+
 static void batch_norm_with_other_user_is_not_folded(void **state) {
   (void)state;
   struct onnx_case c;
@@ -517,6 +531,7 @@ int main(void) {
       cmocka_unit_test(shape_arithmetic_is_folded),
       cmocka_unit_test(shapes_option),
       cmocka_unit_test(batch_norm_folds_into_conv),
+      cmocka_unit_test(folding_is_bounded),
       cmocka_unit_test(batch_norm_with_other_user_is_not_folded),
       cmocka_unit_test(batch_norm_on_graph_output_is_not_folded),
       cmocka_unit_test(shared_weights_are_not_scaled_twice),
