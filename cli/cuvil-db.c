@@ -10,6 +10,7 @@
 
 #include "cli/common.h"
 #include "cli/db_report.h"
+#include "cli/db_space.h"
 
 #define COMMAND "cuvil-db"
 
@@ -25,7 +26,12 @@ static const char help[] =
     "  verify               check pages, references, hashes, times, winners\n"
     "  merge FILE...        add the evidence of other databases\n"
     "  export --t4          measurements and failures as T4 results (JSON)\n"
-    "  import --t4 FILE     add what an export wrote\n"
+    "  export --kernel-tuner  the same of one --family on one --problem, as a\n"
+    "                       cache of Kernel Tuner\n"
+    "  export --t1          the space of one --family for one --problem and\n"
+    "                       --arch (T1); --tried: only points with evidence\n"
+    "  import --t4|--kernel-tuner FILE\n"
+    "                       add what an export wrote\n"
     "  prune                remove evidence that the filters name\n"
     "  rebuild              derive the winners again from the races\n"
     "\n"
@@ -38,6 +44,7 @@ static const char help[] =
     "  -o, --output FILE    export: where to (default: standard output)\n"
     "  --failures           show: failed candidates only\n"
     "  --wide               do not shorten texts\n"
+    "  --tried              export --t1: only points in the cache\n"
     "  --dry-run            prune: only count\n"
     "  --all                prune: no filter is meant, remove everything\n"
     "  -v, --verbose   -q, --quiet   -h, --help   --version\n"
@@ -91,13 +98,20 @@ static enum cuvil_status run_merge(struct cuvil_db *db,
   return CUVIL_OK;
 }
 
+/* T1 is about a space: a database is only asked which points it knows. */
+static enum cuvil_status export_as(const struct db_request *ask,
+                                   struct cuvil_db *db, struct cuvil_buf *out) {
+  if (strcmp(ask->format, "t4") == 0)
+    return cuvil_db_export_t4(db, &ask->filter, out);
+  if (strcmp(ask->format, "kernel-tuner") == 0)
+    return cuvil_db_export_kernel_tuner(db, &ask->filter, out);
+  return db_space_export(ask, db, out);
+}
+
 static enum cuvil_status run_export(struct cuvil_db *db,
                                     const struct db_request *ask) {
-  if (strcmp(ask->format, "t4") != 0)
-    return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
-                      "export --%s is not there yet; --t4 is", ask->format);
   struct cuvil_buf text = {0};
-  enum cuvil_status status = cuvil_db_export_t4(db, &ask->filter, &text);
+  enum cuvil_status status = export_as(ask, db, &text);
   cuvil_buf_puts(&text, "\n");
   if (status == CUVIL_OK) status = cuvil_buf_status(&text);
   if (status == CUVIL_OK) {
@@ -114,11 +128,9 @@ static enum cuvil_status run_import(struct cuvil_db *db,
                                     const struct db_request *ask) {
   struct cuvil_db_counts added;
   const char *path = ask->operands[0];
-  if (strcmp(ask->format, "t4") != 0)
-    return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
-                      "%s: import --%s is not there yet; --t4 is", path,
-                      ask->format);
-  CUVIL_TRY(cuvil_db_import_t4(db, path, &added));
+  CUVIL_TRY(strcmp(ask->format, "t4") == 0
+                ? cuvil_db_import_t4(db, path, &added)
+                : cuvil_db_import_kernel_tuner(db, path, &added));
   printf("%s: %lld measurements, %lld failures were new\n", path,
          (long long)added.measurements, (long long)added.failures);
   return CUVIL_OK;
@@ -189,6 +201,7 @@ enum {
   OPT_T4,
   OPT_T1,
   OPT_KERNEL_TUNER,
+  OPT_TRIED,
   OPT_VERSION
 };
 static const struct option options[] = {
@@ -214,6 +227,7 @@ static const struct option options[] = {
     {"t4", no_argument, NULL, OPT_T4},
     {"t1", no_argument, NULL, OPT_T1},
     {"kernel-tuner", no_argument, NULL, OPT_KERNEL_TUNER},
+    {"tried", no_argument, NULL, OPT_TRIED},
     {"verbose", no_argument, NULL, 'v'},
     {"quiet", no_argument, NULL, 'q'},
     {"help", no_argument, NULL, 'h'},
@@ -291,6 +305,9 @@ static bool take_option(struct db_request *ask, int option, char *value) {
     case OPT_KERNEL_TUNER:
       ask->format = "kernel-tuner";
       return true;
+    case OPT_TRIED:
+      ask->tried = true;
+      return true;
     case OPT_GPU:
       filter->gpu = value;
       return take_version(ask->env.gpu, sizeof ask->env.gpu, value);
@@ -310,6 +327,32 @@ static bool has_filter(const struct cuvil_db_filter *f) {
          f->before || f->method_below > 0;
 }
 
+/* 0, or the exit status of wrong usage of export and import. */
+static int check_exchange(const struct command *command,
+                          const struct db_request *ask) {
+  bool out = command->run == run_export;
+  if (!ask->format)
+    return cuvil_cli_misuse(COMMAND, "%s: name the format: --t4%s%s",
+                            command->name, out ? ", --t1" : "",
+                            " or --kernel-tuner");
+  bool is_t1 = strcmp(ask->format, "t1") == 0;
+  if (is_t1 && !out)
+    return cuvil_cli_misuse(COMMAND, "%s",
+                            "import: --t1 has no evidence; --t4 or "
+                            "--kernel-tuner");
+  if (out && strcmp(ask->format, "t4") != 0 &&
+      (!ask->filter.problem || !ask->filter.family))
+    return cuvil_cli_misuse(COMMAND,
+                            "export: --%s is of one --family on one --problem",
+                            ask->format);
+  if (ask->tried && !is_t1)
+    return cuvil_cli_misuse(COMMAND, "%s", "--tried goes with export --t1");
+  if (out && is_t1 && !ask->env.arch[0])
+    return cuvil_cli_misuse(COMMAND, "export: --t1 needs --arch: %s",
+                            cuvil_arch_names());
+  return 0;
+}
+
 /* 0, or the exit status of wrong usage. */
 static int check_usage(const struct command *command,
                        const struct db_request *ask) {
@@ -319,10 +362,10 @@ static int check_usage(const struct command *command,
   if (ask->operand_count > command->most)
     return cuvil_cli_misuse(COMMAND, "%s is one argument too many",
                             ask->operands[command->most]);
-  if ((command->run == run_export || command->run == run_import) &&
-      !ask->format)
-    return cuvil_cli_misuse(COMMAND, "%s: name the format: --t4",
-                            command->name);
+  if (command->run == run_export || command->run == run_import) {
+    int code = check_exchange(command, ask);
+    if (code != 0) return code;
+  }
   if (strcmp(command->name, "prune") == 0 &&
       has_filter(&ask->filter) == ask->everything)
     return cuvil_cli_misuse(
@@ -359,6 +402,13 @@ static int parse(int argc, char **argv, struct db_request *ask) {
   return -1;
 }
 
+/* A space is known without evidence. */
+static bool needs_database(const struct command *command,
+                           const struct db_request *ask) {
+  return command->run != run_export || strcmp(ask->format, "t1") != 0 ||
+         ask->tried;
+}
+
 int main(int argc, char **argv) {
   struct db_request ask = {0};
   int code = parse(argc, argv, &ask);
@@ -382,7 +432,8 @@ int main(int argc, char **argv) {
     status = db_report_canonical(ask.filter.problem, &problem, &signature);
     ask.filter.problem = cuvil_buf_text(&problem);
   }
-  if (status == CUVIL_OK) status = cuvil_db_open(ask.db, command->mode, &db);
+  if (status == CUVIL_OK && needs_database(command, &ask))
+    status = cuvil_db_open(ask.db, command->mode, &db);
   if (status == CUVIL_OK) status = command->run(db, &ask);
   cuvil_db_close(db);
   cuvil_buf_free(&problem);

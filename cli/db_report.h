@@ -15,6 +15,7 @@ struct db_request {
   bool wide;            /* do not shorten texts */
   bool everything;      /* of prune: no filter is meant */
   bool dry_run;
+  bool tried;         /* of export --t1: only points with evidence */
   const char *format; /* of export and import: "t4", "t1", "kernel-tuner" */
   int operand_count;
   char **operands;

@@ -268,4 +268,22 @@ CUVIL_MUST_USE enum cuvil_status cuvil_db_export_t4(
 CUVIL_MUST_USE enum cuvil_status cuvil_db_import_t4(
     struct cuvil_db *db, const char *path, struct cuvil_db_counts *out);
 
+/* ---- kernel_tuner.c
+ * Kernel Tuner's cache file of one family on one problem, which the filter
+ * must name.  Such a file knows one circumstance; of several, measured goes
+ * before replayed, then the newest method, then who has most measurements,
+ * and what was chosen is said in the log.  Several GPUs are refused: the
+ * filter must name one.  Milliseconds.  What the format has no place for
+ * stands in a member `cuvil` that Kernel Tuner passes over. */
+CUVIL_MUST_USE enum cuvil_status cuvil_db_export_kernel_tuner(
+    struct cuvil_db *db, const struct cuvil_db_filter *filter,
+    struct cuvil_buf *out);
+/* Calls back once for each configuration in that cache. */
+CUVIL_MUST_USE enum cuvil_status cuvil_db_each_cached(
+    struct cuvil_db *db, const struct cuvil_db_filter *filter,
+    enum cuvil_status (*callback)(void *user, const char *config), void *user);
+/* As cuvil_db_import_t4, of such a cache. */
+CUVIL_MUST_USE enum cuvil_status cuvil_db_import_kernel_tuner(
+    struct cuvil_db *db, const char *path, struct cuvil_db_counts *out);
+
 #endif /* CUVIL_DB_DB_H_ */

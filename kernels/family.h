@@ -97,6 +97,16 @@ CUVIL_MUST_USE enum cuvil_status cuvil_family_cut(
     enum cuvil_status (*visit)(void *user, uint64_t rank,
                                const struct cuvil_config *config),
     void *user);
+/* The same with hard rules only. */
+CUVIL_MUST_USE enum cuvil_status cuvil_family_cut_hard(
+    const struct cuvil_query *query,
+    enum cuvil_status (*visit)(void *user, uint64_t rank,
+                               const struct cuvil_config *config),
+    void *user);
+/* cuvil_rule_print with the problem's names. */
+CUVIL_MUST_USE enum cuvil_status cuvil_family_rule(
+    const struct cuvil_query *query, int rule, struct cuvil_buf *out,
+    uint32_t *out_params, enum cuvil_rule_form *out_form);
 /* The family and point that an untuned compile uses: the first own family of
  * the list that is applicable; a reference family where no other is. */
 CUVIL_MUST_USE enum cuvil_status cuvil_family_fallback(

@@ -163,6 +163,26 @@ enum cuvil_status cuvil_family_cut(
                           variables.count, true, NULL, visit, user);
 }
 
+enum cuvil_status cuvil_family_cut_hard(
+    const struct cuvil_query *query,
+    enum cuvil_status (*visit)(void *user, uint64_t rank,
+                               const struct cuvil_config *config),
+    void *user) {
+  struct variables variables;
+  fill_constants(query->problem, &variables);
+  return cuvil_space_walk(query->space, query->arch, variables.list,
+                          variables.count, false, NULL, visit, user);
+}
+
+enum cuvil_status cuvil_family_rule(const struct cuvil_query *query, int rule,
+                                    struct cuvil_buf *out, uint32_t *out_params,
+                                    enum cuvil_rule_form *out_form) {
+  struct variables variables;
+  fill_constants(query->problem, &variables);
+  return cuvil_rule_print(query->space, rule, query->arch, variables.list,
+                          variables.count, out, out_params, out_form);
+}
+
 static bool serves(const struct cuvil_family *family,
                    const struct cuvil_problem *problem,
                    const struct cuvil_arch *arch, struct cuvil_config *out) {

@@ -125,6 +125,19 @@ CUVIL_MUST_USE enum cuvil_status cuvil_space_walk(
                                const struct cuvil_config *config),
     void *user);
 
+/* The rule's expression with the numbers of `arch` and of the variables put in
+ * for their names, appended to *out where it then asks of parameters only;
+ * *out_params: which, a bit for each. */
+enum cuvil_rule_form {
+  CUVIL_RULE_NOT_ASKED, /* guarded by another architecture; no text */
+  CUVIL_RULE_CLOSED,    /* of parameters only */
+  CUVIL_RULE_DERIVED    /* needs other names, or no parameter; no text */
+};
+CUVIL_MUST_USE enum cuvil_status cuvil_rule_print(
+    const struct cuvil_space *space, int rule, const struct cuvil_arch *arch,
+    const struct cuvil_variable *variables, int count, struct cuvil_buf *out,
+    uint32_t *out_params, enum cuvil_rule_form *out_form);
+
 /* The evaluator by itself.  Numbers are doubles; and, or give one of their
  * operands as in Python, comparisons and not give 1 or 0.  Division by zero,
  * an unknown name that is reached, and a result that is no finite number are

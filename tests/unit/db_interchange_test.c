@@ -160,10 +160,75 @@ static void what_was_changed_is_refused(void **state) {
   cuvil_db_close(to);
 }
 
+static enum cuvil_status count_cached(void *user, const char *config) {
+  assert_non_null(strstr(config, "tile="));
+  ++*(int *)user;
+  return CUVIL_OK;
+}
+
+static void a_cache_is_of_one_circumstance(void **state) {
+  (void)state;
+  struct cuvil_db *from = make_evidence(0), *to = open_new(1);
+  struct sample_problem p = sample_gemm(47);
+  struct cuvil_db_filter filter = {.problem = p.text, .family = "gemm_mma"};
+  struct cuvil_buf text = {0};
+  struct cuvil_db_counts added;
+  assert_int_equal(cuvil_db_export_kernel_tuner(from, &filter, &text),
+                   CU_ERR_INVALID_ARGUMENT);
+  assert_non_null(strstr(cuvil_last_error(), "NVIDIA A100"));
+  assert_non_null(strstr(cuvil_last_error(), "--gpu"));
+  /* Of one configuration, more blocks go before fewer; what was replayed,
+   * though faster, is another circumstance. */
+  struct cuvil_db_context context = sample_context(&sample_env, "measured");
+  const double blocks[4] = {7e-6, 8e-6, 7e-6, 8e-6};
+  const int rounds[4] = {0, 1, 2, 3};
+  struct cuvil_db_measurement m = {
+      .candidate = {p.text, p.signature, "gemm_mma", 1, "tile=16,stages=0"},
+      .cubin_hash = "",
+      .blocks = blocks,
+      .rounds = rounds,
+      .block_count = 4,
+      .median = 7.5e-6,
+      .low = 7e-6,
+      .high = 8e-6};
+  assert_int_equal(cuvil_db_add_measurement(from, &context, &m), CUVIL_OK);
+  struct cuvil_db_context replayed = sample_context(&sample_env, "replayed");
+  sample_measure(from, &replayed, &p, "gemm_mma", "tile=8,stages=8", 1e-7);
+  filter.gpu = "NVIDIA H200";
+  assert_int_equal(cuvil_db_export_kernel_tuner(from, &filter, &text),
+                   CUVIL_OK);
+  assert_non_null(
+      strstr(text.data, "\"16,0\":{\"tile\":16,\"stages\":0,\"timestamp\":\""));
+  char time[64];
+  snprintf(time, sizeof time, "\"time\":%.17g,", 7.5e-6 * 1e3);
+  assert_non_null(strstr(text.data, time));
+  assert_non_null(strstr(text.data, "\"time\":\"InvalidConfig\""));
+  assert_null(strstr(text.data, "\"8,8\""));
+  assert_string_equal(text.data + text.size - 3, "}\n}");
+  int count = 0;
+  assert_int_equal(cuvil_db_each_cached(from, &filter, count_cached, &count),
+                   CUVIL_OK);
+  assert_int_equal(count, 21);
+  const char *path = write_text(2, &text);
+  assert_int_equal(cuvil_db_import_kernel_tuner(to, path, &added), CUVIL_OK);
+  assert_int_equal(added.measurements, 20);
+  assert_int_equal(added.failures, 1);
+  const char *copy = cuvil_db_path(to);
+  assert_int_equal(cuvil_db_merge(from, copy, &added), CUVIL_OK);
+  assert_int_equal(added.measurements + added.failures, 0);
+  filter.family = "gemm_simt";
+  assert_int_equal(cuvil_db_export_kernel_tuner(from, &filter, &text),
+                   CU_ERR_NOT_TUNED);
+  cuvil_buf_free(&text);
+  cuvil_db_close(from);
+  cuvil_db_close(to);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(t4_comes_back),
       cmocka_unit_test(what_was_changed_is_refused),
+      cmocka_unit_test(a_cache_is_of_one_circumstance),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
