@@ -328,7 +328,9 @@ static enum cuvil_status read_problems(const json_t *list, const char *origin,
     if (strcmp(l2, "warm") != 0 && strcmp(l2, "cold") != 0)
       return CUVIL_FAIL(CU_ERR_PARSE, "%s: problem %zu: l2 is \"%s\"", origin,
                         i, l2);
-    CUVIL_TRY(cuvil_problem_parse(text, &problem));
+    if (cuvil_problem_parse(text, &problem) != CUVIL_OK)
+      return CUVIL_FAIL(CU_ERR_PARSE, "%s: problem %zu: %s", origin, i,
+                        cuvil_last_error());
     CUVIL_TRY(cuvil_recording_add_problem(recording, text, l2, valid, recorded,
                                           NULL));
   }
