@@ -55,7 +55,8 @@ TEST_COMMON := $(wildcard tests/support/*.c)
 TEST_OBJ := $(TEST_COMMON:%.c=$(B)/%.o)
 TESTS := $(TEST_SRC:tests/unit/%.c=$(B)/tests/%)
 EMBED := $(wildcard spaces/*.json) $(wildcard kernels/*/*.cu) \
-         $(wildcard kernels/*/*.cuh) $(wildcard problem/checked*.h)
+         $(wildcard kernels/*/*.cuh) $(wildcard problem/checked*.h) \
+         $(wildcard plots/*.gp)
 
 .PHONY: all deps demo check check-full check-gpu lint fuzz dist install clean \
         help tests fakes format

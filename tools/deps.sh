@@ -11,7 +11,8 @@ cd "$(dirname "$0")/.."
 
 packages=(gcc make pkg-config libprotobuf-c-dev protobuf-c-compiler libonnx-dev
   libjansson-dev libsqlite3-dev libxxhash-dev libzstd-dev
-  libcmocka-dev libonnx-testdata clang-format patchelf zstd sqlite3)
+  libcmocka-dev libonnx-testdata clang-format patchelf zstd sqlite3
+  gnuplot-nox)
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
 
