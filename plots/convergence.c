@@ -26,7 +26,7 @@ static int compare(const void *a, const void *b) {
 static void put_one(struct plot_rows *rows, struct plot_page *page) {
   double best = INFINITY;
   double worst = 0;
-  int trial = 0, best_at = 0;
+  int trial = 0, best_at = 0, libraries = 0;
   plot_table(page,
              "trial, time [us], best so far [us], library (1) or own (0), "
              "family, configuration");
@@ -35,6 +35,7 @@ static void put_one(struct plot_rows *rows, struct plot_page *page) {
     if (t->reason) continue;
     trial++;
     worst = fmax(worst, t->median);
+    libraries += t->library;
     if (t->median < best) {
       best = t->median;
       best_at = trial;
@@ -49,6 +50,7 @@ static void put_one(struct plot_rows *rows, struct plot_page *page) {
   plot_set_number(page, "trials", trial);
   plot_set_number(page, "best", best * 1e6);
   plot_set_number(page, "best_at", best_at);
+  plot_set_number(page, "libraries", libraries);
   plot_set_number(page, "y_high", worst * 1e6 * 1.15);
 }
 
@@ -129,7 +131,7 @@ enum cuvil_status plot_convergence(struct plot_rows *rows,
   struct plot_names problems = {0};
   int failed = 0;
   struct cuvil_buf title = {0};
-  plot_rows_keep_newest(rows);
+  CUVIL_TRY(plot_rows_keep_newest(rows));
   (void)request;
   for (int i = 0; i < rows->trial_count; i++) {
     if (rows->trials[i].reason)
@@ -145,6 +147,7 @@ enum cuvil_status plot_convergence(struct plot_rows *rows,
   plot_set_number(page, "problems", problems.count);
   plot_note_circumstance(page,
                          &rows->circumstances[rows->trials[0].circumstance]);
+  plot_note_l2(page, rows);
   if (problems.count == 1) {
     cuvil_buf_printf(&title, "Convergence: %s", problems.names[0]);
     put_one(rows, page);

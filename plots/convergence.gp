@@ -11,9 +11,9 @@ if (problems == 1) {
   set ylabel "time of one run [us]"
   set yrange [best * 0.85:y_high]
   plot data index 0 using 1:($4 == 0 ? $2 : NaN) with points pointtype 7 \
-         pointsize 0.9 linecolor rgb "#0072B2" title "own kernel", \
+         pointsize 0.9 * point linecolor rgb "#0072B2" title "own kernel", \
        data index 0 using 1:($4 == 1 ? $2 : NaN) with points pointtype 4 \
-         pointsize 1.1 linewidth 1.5 linecolor rgb "#000000" title "library", \
+         pointsize 1.1 * point linewidth 1.5 linecolor rgb "#000000" title (libraries > 0 ? "library" : ""), \
        data index 0 using 1:3 with steps linewidth 2.5 \
          linecolor rgb "#D55E00" title sprintf("best so far (%.2f us at %d)", best, best_at)
 } else {

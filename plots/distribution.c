@@ -156,7 +156,7 @@ enum cuvil_status plot_distribution(struct plot_rows *rows,
   struct plot_race *race = NULL;
   struct cuvil_buf title = {0};
   (void)request;
-  plot_rows_keep_newest(rows);
+  CUVIL_TRY(plot_rows_keep_newest(rows));
   CUVIL_TRY(plot_rows_one_problem(rows, "distribution", &problem));
   for (int i = 0; i < rows->trial_count; i++)
     rows->trials[i].reason ? failed++ : measured++;
@@ -172,6 +172,7 @@ enum cuvil_status plot_distribution(struct plot_rows *rows,
   put_histogram(rows, page);
   plot_note_circumstance(page,
                          &rows->circumstances[rows->trials[0].circumstance]);
+  plot_note_l2(page, rows);
   cuvil_buf_printf(&page->note, "%d candidate%s timed, %d failed. ", measured,
                    measured == 1 ? "" : "s", failed);
   CUVIL_TRY(put_curves(rows, race, page));

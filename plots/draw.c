@@ -34,15 +34,18 @@ static const struct kind kinds[] = {
 };
 
 /* 1200 x 800 and what is that size on paper. */
-static const struct {
+static const struct format {
   const char *ending, *terminal;
+  double point; /* what makes markers as large as the PNG's */
 } formats[] = {
-    {".png", "pngcairo noenhanced size 1200,800 font 'sans,13'"},
+    {".png", "pngcairo noenhanced size 1200,800 font 'sans,13'", 1},
     {".svg",
      "svg noenhanced size 1200,800 font 'sans-serif,13' fontscale 1.3 "
-     "background 'white'"},
+     "background 'white'",
+     0.62},
     {".pdf",
-     "pdfcairo noenhanced size 10in,6.667in font 'sans,13' fontscale 0.62"},
+     "pdfcairo noenhanced size 10in,6.667in font 'sans,13' fontscale 0.62",
+     0.62},
 };
 
 const char *cuvil_plot_kinds(void) {
@@ -59,19 +62,19 @@ bool cuvil_plot_is_kind(const char *name) {
   return find_kind(name) != NULL;
 }
 
-/* The terminal of a picture; NULL: none draws it. */
-static const char *find_terminal(const char *path) {
+/* The format of a picture; NULL: none draws it. */
+static const struct format *find_format(const char *path) {
   const char *slash = strrchr(path, '/');
   const char *name = slash ? slash + 1 : path;
   const char *dot = strrchr(name, '.');
   if (!dot || dot == name) return NULL;
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-    if (strcmp(formats[i].ending, dot) == 0) return formats[i].terminal;
+    if (strcmp(formats[i].ending, dot) == 0) return &formats[i];
   return NULL;
 }
 
 bool cuvil_plot_is_picture(const char *path) {
-  return find_terminal(path) != NULL;
+  return find_format(path) != NULL;
 }
 
 /* ---- gnuplot */
@@ -183,10 +186,11 @@ static enum cuvil_status write_files(const struct cuvil_plot_request *request,
                                      const char *name) {
   enum cuvil_status status = CUVIL_OK;
   struct cuvil_buf script = {0}, path = {0}, quoted = {0};
+  const struct format *format = find_format(request->output);
   cuvil_buf_printf(&script,
                    "# Drawn by cuvil-plot %s; edit, and draw again in this "
                    "folder: gnuplot '%s.gp'\nset terminal %s\nset output ",
-                   request->kind, name, find_terminal(request->output));
+                   request->kind, name, format->terminal);
   cuvil_buf_printf(&quoted, "%s%s", name, request->output + strlen(stem));
   put_name(&script, cuvil_buf_text(&quoted));
   cuvil_buf_clear(&quoted);
@@ -194,6 +198,7 @@ static enum cuvil_status write_files(const struct cuvil_plot_request *request,
   cuvil_buf_puts(&script, "\ndata = ");
   put_name(&script, cuvil_buf_text(&quoted));
   cuvil_buf_puts(&script, "\n");
+  plot_set_number(page, "point", format->point);
   plot_set_text(page, "note", cuvil_buf_text(&page->note), 145);
   cuvil_buf_puts(&script, cuvil_buf_text(&page->set));
   CUVIL_TRY_GOTO(add_script(&script, "common"));
@@ -251,7 +256,7 @@ enum cuvil_status cuvil_plot_draw(struct cuvil_db *db,
   struct plot_rows rows = {0};
   struct plot_page page = {0};
   const struct kind *kind = find_kind(request->kind);
-  CUVIL_CHECK(kind != NULL && find_terminal(request->output) != NULL);
+  CUVIL_CHECK(kind != NULL && find_format(request->output) != NULL);
   CUVIL_TRY_GOTO(plot_rows_load(db, &request->filter, &rows));
   CUVIL_TRY_GOTO(kind->fill(&rows, request, &page));
   CUVIL_TRY_GOTO(draw_page(request, &page));

@@ -123,6 +123,7 @@ enum cuvil_status plot_history(struct plot_rows *rows,
   plot_set_number(page, "y_low", low * 1e6 / 1.2);
   plot_set_number(page, "y_high", high * 1e6 * 1.4);
   CUVIL_TRY(put_epochs(rows, page));
+  plot_note_l2(page, rows);
   if (problems.count == rows->race_count)
     cuvil_buf_puts(&page->note,
                    "Each problem was raced once: there is no history yet. ");

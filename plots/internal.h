@@ -50,7 +50,7 @@ void plot_rows_free(struct plot_rows *rows);
 /* Of each problem only the trials in the circumstance of its newest one, and
  * only the newest race that decides: times of different circumstances are not
  * compared. */
-void plot_rows_keep_newest(struct plot_rows *rows);
+CUVIL_MUST_USE enum cuvil_status plot_rows_keep_newest(struct plot_rows *rows);
 /* The one problem that trials are left of; CU_ERR_INVALID_ARGUMENT when there
  * are several, and says how to name one. */
 CUVIL_MUST_USE enum cuvil_status plot_rows_one_problem(
@@ -87,9 +87,11 @@ void plot_set_numbers(struct plot_page *page, const char *name,
 int plot_table(struct plot_page *page, const char *header);
 /* A text as a column: quoted, without what would end it. */
 void plot_column(struct plot_page *page, const char *text);
-/* The circumstances in one line, for a note: GPU, versions, source, L2. */
+/* A sentence for the note: GPU, versions, source. */
 void plot_note_circumstance(struct plot_page *page,
                             const struct plot_circumstance *c);
+/* And what the L2 held when the rows were timed. */
+void plot_note_l2(struct plot_page *page, const struct plot_rows *rows);
 
 /* ---- the kinds */
 enum cuvil_status plot_roofline(struct plot_rows *rows,

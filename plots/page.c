@@ -85,3 +85,14 @@ void plot_note_circumstance(struct plot_page *page,
   if (e->cudnn[0]) cuvil_buf_printf(&page->note, ", cuDNN %s", e->cudnn);
   cuvil_buf_puts(&page->note, ". ");
 }
+
+void plot_note_l2(struct plot_page *page, const struct plot_rows *rows) {
+  const char *l2 = rows->circumstances[0].l2;
+  bool mixed = false;
+  for (int i = 1; i < rows->circumstance_count; i++)
+    if (strcmp(rows->circumstances[i].l2, l2) != 0) mixed = true;
+  if (mixed)
+    cuvil_buf_puts(&page->note, "L2 warm or cold, as each problem was tuned. ");
+  else
+    cuvil_buf_printf(&page->note, "L2 %s. ", l2);
+}

@@ -24,7 +24,7 @@ struct roofline {
   struct plot_names families;
   bool library[64];
   struct point *points;
-  int count, without_flops, above;
+  int count, problems, without_flops, above;
   double low, high;  /* intensity */
   double slow, fast; /* rate */
 };
@@ -67,6 +67,7 @@ static enum cuvil_status add_race(struct plot_rows *rows,
              (!r->points[at].won && point.seconds < r->points[at].seconds))
       r->points[at] = point;
   }
+  if (r->count > first) r->problems++;
   for (int i = first; i < r->count; i++) {
     const struct point *p = &r->points[i];
     if (arch && p->rate > fmin(arch->flops_f16,
@@ -115,6 +116,7 @@ static void put_note(const struct plot_rows *rows, const struct roofline *r,
   const struct plot_circumstance *c =
       &rows->circumstances[rows->races[0].circumstance];
   plot_note_circumstance(page, c);
+  plot_note_l2(page, rows);
   cuvil_buf_puts(&page->note,
                  "Each point: the fastest of its family in the race that "
                  "decides the problem; FLOP and bytes are the problem's, each "
@@ -144,7 +146,7 @@ enum cuvil_status plot_roofline(struct plot_rows *rows,
   size_t most = 1;
   double library[MOST_FAMILIES];
   char title[256];
-  plot_rows_keep_newest(rows);
+  CUVIL_TRY(plot_rows_keep_newest(rows));
   for (int i = 0; i < rows->race_count; i++)
     most += (size_t)rows->races[i].participant_count;
   r.points = cuvil_arena_array(&rows->arena, most, sizeof *r.points);
@@ -159,9 +161,8 @@ enum cuvil_status plot_roofline(struct plot_rows *rows,
                       "roofline: the database holds no race of a problem with "
                       "arithmetic that the options name; tune first "
                       "(cuvil-tune), or ask for less");
-  snprintf(title, sizeof title, "Roofline: %d problem%s on %s",
-           rows->race_count - r.without_flops,
-           rows->race_count - r.without_flops == 1 ? "" : "s",
+  snprintf(title, sizeof title, "Roofline: %d problem%s on %s", r.problems,
+           r.problems == 1 ? "" : "s",
            rows->circumstances[rows->races[0].circumstance].env.gpu);
   plot_set_text(page, "title", title, 100);
   for (int i = 0; i < r.families.count; i++)

@@ -60,7 +60,7 @@ plot least(dram * x, tensor16) * (dram > 0 ? 1 : NaN) with lines linewidth 2 \
      (dram * x > plain32 && dram > 0 ? plain32 : NaN) with lines \
        linewidth 1.2 dashtype 3 linecolor rgb "#777777" title "f32 level", \
      for [i = 1:families] data index i - 1 using 1:2 with points \
-       pointtype mark[i] pointsize 1.3 linewidth 1.5 linecolor rgb colour[i] \
+       pointtype mark[i] pointsize 1.3 * point linewidth 1.5 linecolor rgb colour[i] \
        title name[i], \
-     data index families using 1:2 with points pointtype 6 pointsize 2.4 \
+     data index families using 1:2 with points pointtype 6 pointsize 2.4 * point \
        linewidth 1.2 linecolor rgb "#000000" title "won its race"

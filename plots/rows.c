@@ -212,11 +212,11 @@ static bool newest_race(const struct plot_rows *rows, int i) {
   return true;
 }
 
-void plot_rows_keep_newest(struct plot_rows *rows) {
+enum cuvil_status plot_rows_keep_newest(struct plot_rows *rows) {
   int kept = 0;
   bool *keep = cuvil_arena_array(
       &rows->arena, (size_t)(rows->trial_count + rows->race_count) + 1, 1);
-  if (!keep) return;
+  if (!keep) return no_memory();
   /* One circumstance is the usual case, and needs no comparison. */
   for (int i = 0; i < rows->trial_count; i++)
     keep[i] = rows->circumstance_count == 1 || newest_trial(rows, i);
@@ -230,6 +230,7 @@ void plot_rows_keep_newest(struct plot_rows *rows) {
   for (int i = 0; i < rows->race_count; i++)
     if (keep[i]) rows->races[kept++] = rows->races[i];
   rows->race_count = kept;
+  return CUVIL_OK;
 }
 
 enum cuvil_status plot_rows_one_problem(const struct plot_rows *rows,

@@ -180,7 +180,7 @@ enum cuvil_status plot_space(struct plot_rows *rows,
   int timed = 0, failed = 0;
   struct axis x = {0}, y = {0};
   struct cuvil_buf title = {0};
-  plot_rows_keep_newest(rows);
+  CUVIL_TRY(plot_rows_keep_newest(rows));
   CUVIL_TRY(plot_rows_one_problem(rows, "space", &problem));
   const char *family = choose_family(rows, request->filter.family);
   if (!family)
@@ -204,6 +204,7 @@ enum cuvil_status plot_space(struct plot_rows *rows,
   put_cells(rows, family, &x, &y, page);
   plot_note_circumstance(page,
                          &rows->circumstances[rows->trials[0].circumstance]);
+  plot_note_l2(page, rows);
   cuvil_buf_printf(&page->note,
                    "Each cell: the best of its candidates, in microseconds, "
                    "and how many were timed. %d candidate%s timed, %d failed. ",

@@ -22,8 +22,14 @@ set logscale cb
 set cbrange [best:(worst > best * 1.01 ? worst : best * 1.01)]
 set cblabel "best time of one run [us]"
 set format cb "%g"
-set cbtics add (sprintf("%.3g", best) best, sprintf("%.3g", worst) worst)
-set cbtics add ("2" 2, "3" 3, "5" 5, "20" 20, "30" 30, "50" 50, "200" 200, "500" 500)
+set cbtics (sprintf("%.3g", best) best, sprintf("%.3g", worst) worst)
+# Round numbers between, where they do not run into the ends.
+do for [round in "0.5 1 2 3 5 10 20 30 50 100 200 300 500 1000 2000 5000 10000"] {
+  if (round > best * (worst / best) ** 0.05 && \
+      round < worst / (worst / best) ** 0.05) {
+    set cbtics add (round round + 0)
+  }
+}
 middle = sqrt(best * worst)
 text(t, n, f) = t < 0 ? (f > 0 ? sprintf("%d failed", f) : "not tried") \
   : sprintf("%.2f\n%d timed", t, n)
