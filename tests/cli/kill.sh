@@ -30,7 +30,10 @@ rows() { # measurements, failures and races
   "$db" stats --db "$1" 2>/dev/null | awk '/^evidence/ { print $2 + $4 + $6 }'
 }
 whole() {
-  "$db" verify --db "$1" >"$tmp/verify" 2>&1 || return 1
+  # Killed before its tables were made: nothing is there, nothing is broken,
+  # and the next tune makes them.
+  "$db" verify --db "$1" >"$tmp/verify" 2>&1 ||
+    grep -q 'holds no tables yet' "$tmp/verify" || return 1
   ! command -v sqlite3 >/dev/null ||
     [ "$(sqlite3 "$1" 'PRAGMA integrity_check')" = ok ]
 }
