@@ -171,9 +171,8 @@ static enum cuvil_status draw(struct cuvil_plot_request *ask,
   if (strcmp(ask->kind, "fusion") == 0)
     return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
                       "fusion: the database holds no times of whole models by "
-                      "strategy, and `cuvil-bench fusion`, which will take "
-                      "them, is not there yet; compare strategies with "
-                      "cuvil-compile --fusion and cuvil-run for now");
+                      "strategy; compile once with each cuvil-compile "
+                      "--fusion and time the plans with cuvil-run");
   if (ask->filter.problem) {
     CUVIL_TRY_GOTO(
         db_report_canonical(ask->filter.problem, &problem, &signature));

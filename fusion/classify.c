@@ -371,7 +371,8 @@ static void mark_live(struct cuvil_fuse *fuse, bool *needed) {
       live |= node->outputs[o] >= 0 && needed[node->outputs[o]] &&
               !is_empty(fuse, node->outputs[o]);
     if (!live) continue;
-    fuse->classes[n] = CUVIL_CLASS_POINTWISE; /* for now: not dead */
+    fuse->classes[n] =
+        CUVIL_CLASS_POINTWISE; /* live; its real class is given below */
     for (int i = 0; i < node->input_count; ++i) {
       int value = cuvil_fuse_input(fuse, node, i);
       if (value >= 0) needed[value] = true;
