@@ -22,7 +22,6 @@ converts inside; the PyTorch peers are handed fp16.
 
 import argparse
 import copy
-import ctypes
 import json
 import os
 import random
@@ -37,47 +36,7 @@ sys.path.insert(
     0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models")
 )
 import export  # noqa: E402
-
-
-class Cuvil:
-    """A plan on the GPU, over the C API (include/cuvil.h)."""
-
-    def __init__(self, library, plan):
-        self.lib = ctypes.CDLL(library)
-        self.lib.cuvil_last_error.restype = ctypes.c_char_p
-        self.lib.cuvil_instance_bind_input.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_uint64,
-        ]
-        self.lib.cuvil_instance_bind_output.argtypes = (
-            self.lib.cuvil_instance_bind_input.argtypes
-        )
-        self.lib.cuvil_instance_run.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-        self.context = ctypes.c_void_p()
-        self.instance = ctypes.c_void_p()
-        self.check(self.lib.cuvil_context_create(0, ctypes.byref(self.context)))
-        self.check(
-            self.lib.cuvil_instance_load(
-                self.context, plan.encode(), ctypes.byref(self.instance)
-            )
-        )
-
-    def check(self, status):
-        if status != 0:
-            raise RuntimeError(self.lib.cuvil_last_error().decode())
-
-    def bind(self, inputs, y):
-        for i, x in enumerate(inputs):
-            self.check(
-                self.lib.cuvil_instance_bind_input(self.instance, i, x.data_ptr())
-            )
-        self.check(
-            self.lib.cuvil_instance_bind_output(self.instance, 0, y.data_ptr())
-        )
-
-    def run(self, stream):
-        self.check(self.lib.cuvil_instance_run(self.instance, stream))
+from plan import Plan  # noqa: E402
 
 
 def graphed(call, inputs):
@@ -193,7 +152,7 @@ def main():
     for text in arguments.plan:
         name, _, path = text.rpartition("=")
         name = name or "cuvil"
-        plan = Cuvil(arguments.library, path)
+        plan = Plan(arguments.library, path)
         y = torch.empty_like(reference)
         plan.bind(inputs, y)
         handle = stream.cuda_stream
