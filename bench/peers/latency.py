@@ -88,13 +88,16 @@ def main():
     parser.add_argument("--model", choices=sorted(export.MODELS), default="resnet50")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--plan", action="append", required=True, metavar="[NAME=]FILE"
-    )
-    parser.add_argument("--library", required=True, help="libcuvil.so")
+    parser.add_argument("--plan", action="append", default=[], metavar="[NAME=]FILE")
+    parser.add_argument("--library", help="libcuvil.so")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--runs", type=int, default=50, help="of one block")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument(
+        "--compile-only",
+        action="store_true",
+        help="fill TorchInductor's cache for a later call, time nothing",
+    )
     parser.add_argument("--json")
     # As export.py has them: they say which network the plan was made from.
     parser.add_argument("--layers", type=int)
@@ -102,6 +105,8 @@ def main():
     parser.add_argument("--mask", action="store_true")
     parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
     arguments = parser.parse_args()
+    if not arguments.compile_only and not (arguments.plan and arguments.library):
+        parser.error("needs --plan and --library, or --compile-only")
 
     family = export.MODELS[arguments.model]
     model = export.make_model(arguments.model, arguments)
@@ -148,6 +153,11 @@ def main():
                 fast(*xs)
 
         runs[name] = call
+    if arguments.compile_only:
+        for name, seconds in seconds_to_compile.items():
+            print(f"{arguments.model} batch {arguments.batch}: {name} "
+                  f"in {seconds:.1f} s")
+        return
     plans = {}
     for text in arguments.plan:
         name, _, path = text.rpartition("=")

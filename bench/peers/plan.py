@@ -47,3 +47,9 @@ class Plan:
 
     def run(self, stream):
         self.check(self.lib.cuvil_instance_run(self.instance, stream))
+
+    def close(self):
+        """Frees the instance and its GPU memory; the plan cannot run again."""
+        self.lib.cuvil_instance_unload(self.instance)
+        self.lib.cuvil_context_destroy(self.context)
+        self.instance, self.context = ctypes.c_void_p(), ctypes.c_void_p()
