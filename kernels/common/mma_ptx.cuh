@@ -95,6 +95,11 @@ DEVICE void load_far(float *v, const float *from) {
                : "l"(from)
                : "memory");
 }
+DEVICE float load_far_word(const float *from) {
+  float v;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(from) : "memory");
+  return v;
+}
 DEVICE void store_far(float *to, const float *v) {
   asm volatile("st.global.cg.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v[0]),
                "f"(v[1]), "f"(v[2]), "f"(v[3])
@@ -110,6 +115,22 @@ DEVICE void load_shared_words(u32 (&w)[2], u32 from) {
   asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];"
                : "=r"(w[0]), "=r"(w[1])
                : "r"(from)
+               : "memory");
+}
+DEVICE void load_shared_words(u32 (&w)[4], u32 from) {
+  asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+               : "r"(from)
+               : "memory");
+}
+DEVICE u32 load_shared_word(u32 from) {
+  u32 w;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(w) : "r"(from) : "memory");
+  return w;
+}
+DEVICE void store_shared_words(u32 to, const u32 (&w)[4]) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(w[0]),
+               "r"(w[1]), "r"(w[2]), "r"(w[3])
                : "memory");
 }
 DEVICE void store_shared_word(u32 to, float x) {
@@ -158,6 +179,14 @@ DEVICE u32 cluster_address(u32 address, u32 rank) {
                : "=r"(r)
                : "r"(address), "r"(rank));
   return r;
+}
+DEVICE float load_cluster_word(u32 from) {
+  float v;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];"
+               : "=f"(v)
+               : "r"(from)
+               : "memory");
+  return v;
 }
 DEVICE void load_cluster(float *v, u32 from) {
   asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"

@@ -128,6 +128,9 @@ static warp &my_warp() {
 static int my_lane() {
   return threadIdx.x % 32;
 }
+static void __syncwarp() {
+  meet(my_warp(), 32);
+}
 static int atomicAdd(int *p, int v) {
   int before = *p;
   *p += v;
@@ -218,6 +221,18 @@ static void emu_ld_shared_v4_f32(float &a, float &b, float &c, float &d,
 static void emu_ld_shared_v2_b32(uint32_t &a, uint32_t &b, uint32_t p) {
   get(shared_at(p, 8), {&a, &b});
 }
+static void emu_ld_shared_v4_b32(uint32_t &a, uint32_t &b, uint32_t &c,
+                                 uint32_t &d, uint32_t p) {
+  get(shared_at(p, 16), {&a, &b, &c, &d});
+}
+static void emu_ld_shared_b32(uint32_t &a, uint32_t p) {
+  get(shared_at(p, 4), {&a});
+}
+static void emu_st_shared_v4_b32(uint32_t p, uint32_t a, uint32_t b,
+                                 uint32_t c, uint32_t d) {
+  uint32_t v[4] = {a, b, c, d};
+  memcpy(shared_at(p, 16), v, 16);
+}
 static void emu_st_shared_u16(uint32_t p, uint16_t v) {
   memcpy(shared_at(p, 2), &v, 2);
 }
@@ -227,6 +242,10 @@ static void emu_st_shared_f32(uint32_t p, float v) {
 static void emu_st_shared_v2_f32(uint32_t p, float a, float b) {
   float v[2] = {a, b};
   memcpy(shared_at(p, 8), v, 8);
+}
+static void emu_ld_global_cg_f32(float &a, const void *p) {
+  check_global(p, 4);
+  get((const uint8_t *)p, {&a});
 }
 static void emu_ld_global_cg_v4_f32(float &a, float &b, float &c, float &d,
                                     const void *p) {
@@ -267,14 +286,20 @@ static void emu_mapa_shared__cluster_u32(uint32_t &r, uint32_t address,
   if (rank >= cluster.blocks.size()) stop("no such block in the cluster");
   r = address | rank << 24;
 }
-static void emu_ld_shared__cluster_v4_f32(float &a, float &b, float &c,
-                                          float &d, uint32_t p) {
+static const uint8_t *other_shared_at(uint32_t p, int bytes) {
   block *other = cluster.blocks[p >> 24];
   bool alive = false;
   for (thread *t : other->threads)
     alive |= !t->done;
   if (!alive) stop("shared memory of a block that has left");
-  get(shared_at(other, p & 0xffffff, 16), {&a, &b, &c, &d});
+  return shared_at(other, p & 0xffffff, bytes);
+}
+static void emu_ld_shared__cluster_v4_f32(float &a, float &b, float &c,
+                                          float &d, uint32_t p) {
+  get(other_shared_at(p, 16), {&a, &b, &c, &d});
+}
+static void emu_ld_shared__cluster_f32(float &a, uint32_t p) {
+  get(other_shared_at(p, 4), {&a});
 }
 
 // ---- types

@@ -6,12 +6,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
 #include "kernels/common/mma.h"
+#include "kernels/gemm_skinny/skinny.h"
 
 #define GEMM(m, n, k, t, a, b) \
   "gemm/1 m=" #m " n=" #n " k=" #k " a=" t a " b=" t b ":weight c=" t "[m,n] "
@@ -53,6 +55,17 @@ static const struct asked problems[] = {
      CONV(64, 56, 64, 3, 1, 1, "f32") "acc=f32 epi{t=add(acc,bias[k]); "
                                       "u=add(t,res[n,p,q,k]); out=relu(u)}"},
     {"conv_simt", CONV(3, 224, 64, 7, 2, 3, "f32") "acc=f32"},
+    {"gemm_skinny", GEMM(16, 4096, 4096, "f16", "[m,k]", "[n,k]") "acc=f32"},
+    {"gemm_skinny",
+     GEMM(64, 50257, 768, "f16", "[m,k]",
+          "[n,k]") "acc=f32 epi{t=add(acc,bias[n]); out=gelu_erf(t)}"},
+    {"gemm_skinny",
+     GEMM(1, 4096, 4096, "bf16", "[m,k]",
+          "[k,n]") "acc=f32 epi{t=add(acc,res[m,n]); out=relu(t)}"},
+    {"gemm_skinny",
+     GEMM(31, 4096, 4096, "f32", "[m,k]", "[k,n]") "acc=f32 math=tf32"},
+    {"gemm_skinny", GEMM(8, 1000, 2048, "f32", "[k,m]", "[n,k]") "acc=f32"},
+    {"gemm_skinny", GEMM(3, 1001, 515, "f16", "[m,k]", "[n,k]") "acc=f32"},
 };
 enum { PROBLEMS = sizeof problems / sizeof *problems };
 static const char *const archs[] = {"sm_80", "sm_90"};
@@ -83,6 +96,16 @@ static void test_spaces_have_the_parameters(void **state) {
   }
 }
 
+static void test_skinny_has_the_parameters(void **state) {
+  (void)state;
+  const struct cuvil_space *space;
+  assert_int_equal(cuvil_family_space(cuvil_family_find("gemm_skinny"), &space),
+                   CUVIL_OK);
+  assert_int_equal(space->param_count, CUVIL_SKINNY_PARAMS);
+  for (int i = 0; i < CUVIL_SKINNY_PARAMS; i++)
+    assert_string_equal(space->params[i].name, cuvil_skinny_param_names[i]);
+}
+
 static void test_defaults_are_allowed(void **state) {
   (void)state;
   for (int p = 0; p < PROBLEMS; p++)
@@ -106,6 +129,8 @@ static void test_not_applicable(void **state) {
       {"gemm_mma", GEMM(64, 64, 64, "f32", "[m,k]", "[n,k]") "acc=f32"},
       {"gemm_mma",
        GEMM(64, 64, 64, "f32", "[m,k]", "[k,n]") "acc=f32 math=tf32"},
+      {"gemm_skinny", GEMM(65, 64, 64, "f16", "[m,k]", "[n,k]") "acc=f32"},
+      {"gemm_skinny", GEMM(9, 64, 64, "f32", "[m,k]", "[n,k]") "acc=f32"},
       {"conv_mma",
        "conv/1 n=1 c=64 h=8 w=8 k=64 r=3 s=3 stride=1,1 pad=1,1,1,1 dil=1,1 "
        "group=2 x=f16[n,h,w,c] w=f16[k,r,s,c]:weight y=f16[n,p,q,k] acc=f32"},
@@ -189,7 +214,7 @@ static void test_survivors_compile(void **state) {
     ask(&problems[p], archs[1 - p % 2], &problem, &query, &family);
     uint64_t size = cuvil_space_size(query.space);
     int tries = 0;
-    for (int left = 1; left > 0;) {
+    for (int left = getenv("CUVIL_TEST_FULL") ? 16 : 1; left > 0;) {
       if (++tries > 2000000)
         fail_msg("no point left for %s", problems[p].problem);
       struct cuvil_config config;
@@ -205,6 +230,7 @@ static void test_survivors_compile(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_spaces_have_the_parameters),
+      cmocka_unit_test(test_skinny_has_the_parameters),
       cmocka_unit_test(test_defaults_are_allowed),
       cmocka_unit_test(test_not_applicable),
       cmocka_unit_test(test_defaults_compile),

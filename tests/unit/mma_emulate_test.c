@@ -2,7 +2,8 @@
  * NVRTC would get, made C++ by turning every asm statement into a call, against
  * a machine that knows cp.async, ldmatrix, mma and clusters
  * (tests/support/mma_emulator.hpp).  Results are held against the reference and
- * its bounds.  CUVIL_TEST_FULL=1 takes many points of every problem.
+ * its bounds.  CUVIL_TEST_FULL=1 takes many points of every problem; the name
+ * of a family as argument takes its problems only.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,6 +248,26 @@ static const struct {
     {"gemm_simt",
      "gemm/1 batch=3 m=21 n=19 k=40 a=f32[batch,m,k] b=f32[batch,k,n] "
      "c=f32[batch,m,n]@(450,21,1) acc=f32"},
+    {"gemm_skinny",
+     GEMM(5, 200, 520, "f16", "[m,k]",
+          "[n,k]") "acc=f32 epi{t=add(acc,bias[n]); out=gelu_tanh(t)}"},
+    {"gemm_skinny", GEMM(33, 57, 424, "bf16", "[m,k]", "[k,n]") "acc=f32"},
+    {"gemm_skinny", GEMM(17, 136, 264, "f16", "[k,m]",
+                         "[k,n]") "z=f32[m,n]:out acc=f32 "
+                                  "epi{z=add(acc,res[m,n]); out=relu(z)}"},
+    {"gemm_skinny",
+     GEMM(60, 45, 404, "f32", "[m,k]", "[n,k]") "acc=f32 math=tf32"},
+    {"gemm_skinny",
+     GEMM(9, 84, 260, "f32", "[m,k]", "[k,n]") "acc=f32 math=tf32"},
+    {"gemm_skinny", GEMM(3, 130, 333, "f32", "[m,k]", "[n,k]") "acc=f32"},
+    {"gemm_skinny", GEMM(7, 132, 170, "f32", "[k,m]", "[k,n]") "acc=f32"},
+    {"gemm_skinny", GEMM(2, 77, 301, "f16", "[m,k]", "[n,k]") "acc=f32"},
+    {"gemm_skinny", /* heads inside rows, weights shared by the batch */
+     "gemm/1 batch=3 m=4 n=72 k=200 a=f16[m,batch,k]@(816,272,1) b=f16[k,n] "
+     "c=f16[m,batch,n] acc=f32 epi{t=mul(acc,0.5); out=add(t,mask[batch,n])}"},
+    {"gemm_skinny",
+     "gemm/1 batch=2 m=20 n=100 k=96 a=f16[batch,m,k] b=f16[batch,n,k] "
+     "c=f32[batch,m,n]@(2100,102,1) acc=f32 epi{out=add(acc,row:f32[m])}"},
     {"conv_mma", CONV(1, 64, 9, 7, 40, 3, 3, 1, 1, "f16") RESIDUAL},
     {"conv_mma", CONV(2, 4, 15, 15, 24, 7, 7, 2, 3, "f16") RESIDUAL},
     {"conv_mma",
@@ -311,14 +332,18 @@ static void run_case(int index, int points, bool with_default) {
   cuvil_bench_tear_down(&bench);
 }
 
+static const char *only; /* of this family; NULL: all */
+
 static void test_points(void **state) {
   (void)state;
   bool full = getenv("CUVIL_TEST_FULL") != NULL;
   for (int i = 0; i < CASES; i++)
-    run_case(i, full ? 12 : 1, full);
+    if (!only || strcmp(only, cases[i].family) == 0)
+      run_case(i, full ? 12 : 1, full);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  if (argc > 1) only = argv[1];
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_points)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
