@@ -294,9 +294,9 @@ static enum cuvil_status check_together(struct tune_args *args, int argc,
     if (args->strategy)
       return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
                         "--exhaustive and --strategy exclude each other");
-    args->tune.strategy.kind = CUVIL_STRATEGY_EXHAUSTIVE;
+    args->tune.strategy = cuvil_strategy_of(&cuvil_strategy_exhaustive);
   }
-  if (args->tune.strategy.kind == CUVIL_STRATEGY_EXHAUSTIVE) {
+  if (args->tune.strategy.ops->exhaustive) {
     if (!args->trials_set) args->tune.max_trials = 0;
     /* A sample of a sample: no need to walk all of a large space for it. */
     args->tune.walk_limit = args->tune.max_trials ? 1 << 16 : 0;
@@ -460,8 +460,7 @@ static enum cuvil_status tune(struct tune_args *args, FILE *to,
     CUVIL_TRY_GOTO(cuvil_recording_create(&runner->arch, &runner->env,
                                           (int64_t)args->tune.seed,
                                           &args->tune.recording));
-  if (!args->budget_set && !replayed &&
-      args->tune.strategy.kind != CUVIL_STRATEGY_EXHAUSTIVE)
+  if (!args->budget_set && !replayed && !args->tune.strategy.ops->exhaustive)
     args->tune.budget_seconds = 5.0 * args->input.count;
   if (args->explain)
     CUVIL_TRY_GOTO(cuvil_tune_dry_run(to, &args->tune, &runner->arch,

@@ -71,7 +71,7 @@ static enum cuvil_status one_problem(FILE *to,
   struct cuvil_candidates list = {0};
   struct cuvil_walk_options walk = {
       .families = options->families,
-      .heuristics = options->strategy.kind != CUVIL_STRATEGY_EXHAUSTIVE,
+      .heuristics = !options->strategy.ops->exhaustive,
       .limit = options->walk_limit,
       .seed = options->seed};
   uint64_t here[3] = {0};
@@ -156,7 +156,13 @@ void cuvil_tune_list_families(FILE *to) {
 }
 
 void cuvil_tune_list_strategies(FILE *to) {
-  for (int i = 0; cuvil_strategies[i].name; i++)
-    fprintf(to, "%-12s %s\n", cuvil_strategies[i].name,
-            cuvil_strategies[i].about);
+  for (int i = 0; cuvil_strategies[i]; i++) {
+    const struct cuvil_strategy_ops *ops = cuvil_strategies[i];
+    fprintf(to, "%-12s %s%s\n", ops->name, ops->about,
+            i == 0 ? "; the default" : "");
+    for (int o = 0; ops->options[o].name; o++)
+      fprintf(to, "%-12s   %s=%g (%g to %g)\n", "", ops->options[o].name,
+              ops->options[o].fallback, ops->options[o].least,
+              ops->options[o].most);
+  }
 }

@@ -1,9 +1,8 @@
 /* candidates.c - from a problem's points to the list of what is tried.
  *
- * Choosing takes the defaults, then the best predicted and, because
- * predictions are only guesses, some of the rest by chance.  Only what is
- * chosen becomes a candidate with a text and a place for results; walk.c finds
- * the points.
+ * walk.c finds the points, a strategy (strategy.h) sees them as sites and
+ * chooses.  Only what is chosen becomes a candidate with a text and a place for
+ * results.
  */
 #include "tuner/candidates.h"
 
@@ -15,16 +14,6 @@
 
 #include "base/clock.h"
 
-enum { PREDICTED_POOL = 512 }; /* best predicted points looked at */
-
-const struct cuvil_strategy_about cuvil_strategies[] = {
-    {"ordered",
-     "best predicted first, a share by chance (explore=0.25); the default"},
-    {"random", "a seeded random sample of the allowed points"},
-    {"exhaustive", "every point that hard rules leave"},
-    {NULL, NULL},
-};
-
 void cuvil_outcome_fail(struct cuvil_outcome *outcome, const char *reason,
                         const char *format, ...) {
   va_list args;
@@ -33,42 +22,6 @@ void cuvil_outcome_fail(struct cuvil_outcome *outcome, const char *reason,
   va_start(args, format);
   vsnprintf(outcome->detail, sizeof outcome->detail, format, args);
   va_end(args);
-}
-
-enum cuvil_status cuvil_strategy_parse(const char *text,
-                                       struct cuvil_strategy *out) {
-  size_t length = strcspn(text, ":");
-  *out = (struct cuvil_strategy){CUVIL_STRATEGY_ORDERED, 0.25};
-  int kind = -1;
-  for (int i = 0; cuvil_strategies[i].name; i++)
-    if (strlen(cuvil_strategies[i].name) == length &&
-        strncmp(text, cuvil_strategies[i].name, length) == 0)
-      kind = i;
-  if (kind < 0)
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
-                      "--strategy %s: there is no such strategy; see "
-                      "--list-strategies",
-                      text);
-  out->kind = (enum cuvil_strategy_kind)kind;
-  const char *option = text + length;
-  while (*option) {
-    char *end = NULL;
-    option++; /* ':' or ',' */
-    if (out->kind == CUVIL_STRATEGY_ORDERED &&
-        strncmp(option, "explore=", 8) == 0) {
-      out->explore = strtod(option + 8, &end);
-      if (end != option + 8 && (*end == '\0' || *end == ',') &&
-          out->explore >= 0 && out->explore <= 1) {
-        option = end;
-        continue;
-      }
-    }
-    return CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
-                      "--strategy %s: \"%s\" is not an option of it; ordered "
-                      "takes explore=0..1",
-                      text, option);
-  }
-  return CUVIL_OK;
 }
 
 bool cuvil_families_include(const char *families, const char *id) {
@@ -120,6 +73,7 @@ static enum cuvil_status push(struct cuvil_candidates *list,
   memset(*out, 0, sizeof **out);
   (*out)->choice = -1;
   (*out)->job = -1;
+  (*out)->site = -1;
   (*out)->median = NAN;
   return CUVIL_OK;
 }
@@ -147,7 +101,8 @@ static enum cuvil_status make(struct cuvil_candidates *list,
   c->config = *config;
   c->text = own;
   c->version = family->version;
-  c->order = UINT64_MAX;
+  c->order =
+      query->space->open ? UINT64_MAX : cuvil_point_order(query->space, config);
   if (family->derive) family->derive(query, config, &c->derived);
   if (family->predict)
     c->predicted = family->predict(query, config, &c->derived);
@@ -172,7 +127,7 @@ struct defaults {
 
 static enum cuvil_status is_default(const struct cuvil_problem *problem,
                                     const struct cuvil_arch *arch,
-                                    const struct cuvil_point *point,
+                                    struct cuvil_point *point,
                                     struct defaults *defaults, bool *out) {
   if (defaults->family != point->family) {
     struct cuvil_query query = {problem, arch, NULL};
@@ -182,9 +137,9 @@ static enum cuvil_status is_default(const struct cuvil_problem *problem,
     defaults->family = point->family;
     defaults->order = cuvil_point_order(query.space, &config);
   }
-  *out = point->order == defaults->order ||
-         (point->family == defaults->fallback &&
-          point->order == defaults->fallback_order);
+  point->untuned = point->family == defaults->fallback &&
+                   point->order == defaults->fallback_order;
+  *out = point->order == defaults->order || point->untuned;
   return CUVIL_OK;
 }
 
@@ -199,103 +154,67 @@ static enum cuvil_status find_fallback(const struct cuvil_problem *problem,
   return CUVIL_OK;
 }
 
-/* How many of `limit` are taken by prediction. */
-static int predicted_share(const struct cuvil_strategy *strategy, int limit) {
-  double by_chance = strategy->kind == CUVIL_STRATEGY_ORDERED
-                         ? strategy->explore
-                     : strategy->kind == CUVIL_STRATEGY_RANDOM ? 1.0
-                                                               : 0.5;
-  return limit - (int)(by_chance * limit);
-}
-
-/* Do they differ in one parameter at most? */
-static bool is_near(const struct cuvil_point *a, const struct cuvil_point *b) {
-  const struct cuvil_space *space = NULL;
-  uint64_t x = a->order, y = b->order;
-  int differences = 0;
-  if (a->family != b->family ||
-      cuvil_family_space(a->family, &space) != CUVIL_OK)
-    return false;
-  for (int p = space->param_count - 1; p >= 0 && differences < 2; p--) {
+/* The place of a point in the grid of its space. */
+static void place(const struct cuvil_space *space, uint64_t order,
+                  struct cuvil_site *site) {
+  site->params = space->param_count;
+  for (int p = space->param_count - 1; p >= 0; p--) {
     uint64_t count = (uint64_t)space->params[p].count;
-    differences += x % count != y % count;
-    x /= count;
-    y /= count;
+    site->digit[p] = (unsigned char)(order % count);
+    order /= count;
   }
-  return differences < 2;
 }
 
-/* The best predicted, each near relative that was taken before counting as
- * 5 % of time: predictions do not tell near relatives apart, measuring all of
- * a crowd tells little more than measuring one. */
-static void pick_predicted(const struct cuvil_point *points, int count,
-                           int wanted, bool *keep, double *score) {
-  int kept = 0;
+enum cuvil_status cuvil_candidates_sites(struct cuvil_candidates *list,
+                                         const struct cuvil_problem *problem,
+                                         const struct cuvil_arch *arch,
+                                         struct cuvil_site **out) {
+  int count = list->point_count;
+  struct cuvil_site *sites = calloc((size_t)count + 1, sizeof *sites);
+  struct defaults defaults = {0};
+  enum cuvil_status status = CUVIL_OK;
+  *out = NULL;
+  if (!sites) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to choose");
+  CUVIL_TRY_GOTO(find_fallback(problem, arch, &defaults));
+  if (count > 0)
+    qsort(list->points, (size_t)count, sizeof list->points[0], by_prediction);
   for (int i = 0; i < count; i++) {
-    kept += keep[i];
-    score[i] = points[i].predicted;
+    struct cuvil_point *point = &list->points[i];
+    const struct cuvil_space *space = NULL;
+    const char *id = point->family->id;
+    CUVIL_TRY_GOTO(cuvil_family_space(point->family, &space));
+    place(space, point->order, &sites[i]);
+    while (cuvil_family_at(sites[i].group) != point->family)
+      sites[i].group++;
+    sites[i].key = cuvil_hash64(&point->order, sizeof point->order,
+                                cuvil_hash64(id, strlen(id), 0));
+    sites[i].predicted = point->predicted;
+    sites[i].allowed = point->allowed;
+    sites[i].sampled = point->sampled;
+    CUVIL_TRY_GOTO(
+        is_default(problem, arch, point, &defaults, &sites[i].first));
   }
-  for (int i = 0; i < count; i++)
-    for (int k = 0; keep[i] && k < count; k++)
-      if (is_near(&points[i], &points[k])) score[k] *= 1.05;
-  while (kept < wanted) {
-    int best = -1;
-    for (int i = 0; i < count; i++)
-      if (!keep[i] && (best < 0 || score[i] < score[best])) best = i;
-    if (best < 0) return;
-    keep[best] = true;
-    kept++;
-    for (int k = 0; k < count; k++)
-      if (is_near(&points[best], &points[k])) score[k] *= 1.05;
-  }
+  *out = sites;
+  return CUVIL_OK;
+fail:
+  free(sites);
+  return status;
 }
 
-/* keep[i]: point i is chosen.  Points are in the order of prediction. */
-static void pick(const struct cuvil_point *points, int count, int limit,
-                 int predicted, uint64_t seed, bool *keep, double *score,
-                 int *rest) {
-  struct cuvil_rng rng = {seed ^ 0x9e3779b97f4a7c15u};
-  int kept = 0, rest_count = 0;
-  int pool = limit > PREDICTED_POOL / 4 ? 4 * limit : PREDICTED_POOL;
-  if (limit == count) { /* all: nothing to pick */
-    for (int i = 0; i < count; i++)
-      keep[i] = true;
-    return;
-  }
-  if (pool > count) pool = count;
-  for (int i = pool; i < count; i++)
-    predicted -= keep[i]; /* a default that is predicted slow */
-  pick_predicted(points, pool, predicted, keep, score);
-  for (int i = 0; i < count; i++)
-    kept += keep[i];
-  for (int i = 0; i < count; i++)
-    if (!keep[i]) rest[rest_count++] = i;
-  while (kept < limit && rest_count > 0) {
-    int at = (int)cuvil_rng_below(&rng, (uint64_t)rest_count);
-    keep[rest[at]] = true;
-    kept++;
-    rest[at] = rest[--rest_count];
-  }
-}
-
-static enum cuvil_status make_chosen(struct cuvil_candidates *list,
-                                     const struct cuvil_problem *problem,
-                                     const struct cuvil_arch *arch,
-                                     const struct defaults *defaults,
-                                     const bool *keep) {
-  for (int i = 0; i < list->point_count; i++) {
-    const struct cuvil_point *point = &list->points[i];
-    struct cuvil_query query = {problem, arch, NULL};
-    struct cuvil_config config = {{0}};
-    struct cuvil_candidate *c = NULL;
-    if (!keep[i]) continue;
-    CUVIL_TRY(cuvil_family_space(point->family, &query.space));
-    cuvil_space_point(query.space, point->order, &config);
-    CUVIL_TRY(make(list, &query, point->family, &config, &c));
-    c->order = point->order;
-    c->is_default = point->family == defaults->fallback &&
-                    point->order == defaults->fallback_order;
-  }
+enum cuvil_status cuvil_candidates_take(struct cuvil_candidates *list,
+                                        const struct cuvil_problem *problem,
+                                        const struct cuvil_arch *arch,
+                                        int index,
+                                        struct cuvil_candidate **out) {
+  const struct cuvil_point *point = &list->points[index];
+  struct cuvil_query query = {problem, arch, NULL};
+  struct cuvil_config config = {{0}};
+  *out = NULL;
+  CUVIL_TRY(cuvil_family_space(point->family, &query.space));
+  cuvil_space_point(query.space, point->order, &config);
+  CUVIL_TRY(make(list, &query, point->family, &config, out));
+  (*out)->is_default = point->untuned;
+  (*out)->site = index;
   return CUVIL_OK;
 }
 
@@ -304,30 +223,24 @@ enum cuvil_status cuvil_candidates_choose(struct cuvil_candidates *list,
                                           const struct cuvil_arch *arch,
                                           const struct cuvil_strategy *strategy,
                                           int limit, uint64_t seed) {
-  int count = list->point_count;
-  bool *keep = calloc((size_t)count + 1, sizeof *keep);
-  int *rest = calloc((size_t)count + 1, sizeof *rest);
-  double *score = calloc((size_t)count + 1, sizeof *score);
-  struct defaults defaults = {0};
+  int *asked = calloc((size_t)list->point_count + 1, sizeof *asked), count = 0;
+  struct cuvil_site *sites = NULL;
+  struct cuvil_chooser *chooser = NULL;
   enum cuvil_status status = CUVIL_OK;
-  if (!keep || !rest || !score) {
-    status = CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to choose");
-    goto fail;
+  if (!asked)
+    CUVIL_TRY_GOTO(CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to choose"));
+  CUVIL_TRY_GOTO(cuvil_candidates_sites(list, problem, arch, &sites));
+  CUVIL_TRY_GOTO(cuvil_chooser_create(strategy, sites, list->point_count, limit,
+                                      seed, &chooser));
+  CUVIL_TRY_GOTO(cuvil_chooser_ask(chooser, list->point_count, asked, &count));
+  for (int i = 0; i < count; i++) {
+    struct cuvil_candidate *c = NULL;
+    CUVIL_TRY_GOTO(cuvil_candidates_take(list, problem, arch, asked[i], &c));
   }
-  CUVIL_TRY_GOTO(find_fallback(problem, arch, &defaults));
-  if (limit <= 0 || limit > count) limit = count;
-  if (count > 0)
-    qsort(list->points, (size_t)count, sizeof list->points[0], by_prediction);
-  for (int i = 0; i < count; i++)
-    CUVIL_TRY_GOTO(
-        is_default(problem, arch, &list->points[i], &defaults, &keep[i]));
-  pick(list->points, count, limit, predicted_share(strategy, limit), seed, keep,
-       score, rest);
-  CUVIL_TRY_GOTO(make_chosen(list, problem, arch, &defaults, keep));
 fail:
-  free(keep);
-  free(rest);
-  free(score);
+  cuvil_chooser_destroy(chooser);
+  free(sites);
+  free(asked);
   return status;
 }
 

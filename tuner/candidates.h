@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "kernels/family.h"
+#include "tuner/strategy.h"
 
 /* How a failure is called in the database (db/db.h lists the reasons). */
 struct cuvil_outcome {
@@ -41,6 +42,7 @@ struct cuvil_candidate {
   bool is_default;  /* the untuned choice */
   int choice;       /* library families: rank in its list; -1 own kernels */
   uint64_t order;   /* rank in its space: the deterministic tie-break */
+  int site;         /* the strategy's; -1: it did not ask for it */
   struct cuvil_compiled compiled;
   int job; /* the runner's; -1 */
 
@@ -81,6 +83,9 @@ struct cuvil_point { /* of a space; slim, there may be many */
   const struct cuvil_family *family;
   uint64_t order;   /* rank in its space */
   double predicted; /* seconds, for ordering only */
+  bool allowed;     /* by heuristic rules too */
+  bool sampled;     /* of an even sample of its space, or the whole of it */
+  bool untuned;     /* the untuned choice; set by cuvil_candidates_sites */
 };
 struct cuvil_candidates {
   int count, capacity;
@@ -93,27 +98,11 @@ struct cuvil_candidates {
 
 struct cuvil_walk_options {
   const char *families; /* "gemm_mma,gemm_simt"; NULL: all */
-  bool heuristics;      /* apply heuristic rules; false for --exhaustive */
+  bool heuristics;      /* apply heuristic rules; false for --exhaustive, which
+                           finds the allowed points all the same */
   uint64_t limit;       /* points examined of one space; 0: all */
   uint64_t seed;
 };
-
-enum cuvil_strategy_kind {
-  CUVIL_STRATEGY_ORDERED, /* best predicted, with a share by chance */
-  CUVIL_STRATEGY_RANDOM,
-  CUVIL_STRATEGY_EXHAUSTIVE
-};
-struct cuvil_strategy {
-  enum cuvil_strategy_kind kind;
-  double explore; /* ordered: share taken by chance; 0.25 */
-};
-struct cuvil_strategy_about {
-  const char *name, *about;
-};
-extern const struct cuvil_strategy_about cuvil_strategies[]; /* NULL ends */
-/* "ordered", "ordered:explore=0.1", "random", "exhaustive". */
-CUVIL_MUST_USE enum cuvil_status cuvil_strategy_parse(
-    const char *text, struct cuvil_strategy *out);
 
 /* CU_ERR_INVALID_ARGUMENT when the list names a family that does not exist. */
 CUVIL_MUST_USE enum cuvil_status cuvil_families_check(const char *families);
@@ -135,23 +124,24 @@ CUVIL_MUST_USE enum cuvil_status cuvil_candidates_offer(
     struct cuvil_candidates *list, const struct cuvil_problem *problem,
     const struct cuvil_arch *arch, const struct cuvil_walk_options *options,
     const char *family, const char *text);
-/* Points that differ in one parameter from the candidates `parents` (indices;
- * of own families), are allowed and not candidates yet: the best predicted of
- * each parent in turn, at most `limit` in all.  *out is freed by the caller. */
-CUVIL_MUST_USE enum cuvil_status cuvil_candidates_near(
-    const struct cuvil_candidates *list, const struct cuvil_problem *problem,
-    const struct cuvil_arch *arch, bool heuristics, const int *parents,
-    int parent_count, int limit, struct cuvil_point **out, int *out_count);
 /* Rank of a config in its space (first parameter slowest, as
  * cuvil_space_point); UINT64_MAX when a value is not of the space. */
 uint64_t cuvil_point_order(const struct cuvil_space *space,
                            const struct cuvil_config *config);
 /* Forgets the points, keeps the counts. */
 void cuvil_candidates_clear_points(struct cuvil_candidates *list);
-/* Makes candidates of up to `limit` points (0: all).  The untuned choice and
- * the families' defaults come first, then by the strategy: ordered by
- * prediction and a share by chance; exhaustive with a limit takes half by
- * prediction, half by chance. */
+/* Sorts the points, best predicted first, and shows them to a strategy: site i
+ * is point i.  The untuned choice and the families' defaults are `first`.
+ * *out: count sites, freed by the caller. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_sites(
+    struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, struct cuvil_site **out);
+/* Makes a candidate of a point that is none yet; *out is borrowed until the
+ * next one is made.  cuvil_candidates_sites has been called. */
+CUVIL_MUST_USE enum cuvil_status cuvil_candidates_take(
+    struct cuvil_candidates *list, const struct cuvil_problem *problem,
+    const struct cuvil_arch *arch, int point, struct cuvil_candidate **out);
+/* What a strategy asks for before anything was measured, as candidates. */
 CUVIL_MUST_USE enum cuvil_status cuvil_candidates_choose(
     struct cuvil_candidates *list, const struct cuvil_problem *problem,
     const struct cuvil_arch *arch, const struct cuvil_strategy *strategy,

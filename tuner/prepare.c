@@ -149,7 +149,7 @@ void cuvil_task_recall(const struct cuvil_tuning *tuning,
       continue;
     /* Spilling is only a guess at slowness; exhaustive asks the GPU. */
     if (known->reason && strcmp(known->reason, "spill") == 0 &&
-        tuning->options->strategy.kind == CUVIL_STRATEGY_EXHAUSTIVE)
+        tuning->options->strategy.ops->exhaustive)
       continue;
     candidate->known = true;
     candidate->median = known->median;
@@ -213,22 +213,60 @@ static enum cuvil_status start_compiles(struct cuvil_tuning *tuning,
   return CUVIL_OK;
 }
 
-/* Trials chosen before anything is measured; a few are kept for refining. */
-static int first_trials(const struct cuvil_tune_options *options) {
-  bool refines = options->strategy.kind == CUVIL_STRATEGY_ORDERED &&
-                 options->max_trials >= 2 * options->refine;
-  return options->max_trials - (refines ? options->refine : 0);
+/* A neighbour's winner may be tried already. */
+static bool is_there(struct cuvil_candidates *list, int before, int point) {
+  for (int i = 0; i < before; i++) {
+    struct cuvil_candidate *c = &list->items[i];
+    if (c->family != list->points[point].family ||
+        c->order != list->points[point].order)
+      continue;
+    c->site = point;
+    return true;
+  }
+  return false;
+}
+
+enum cuvil_status cuvil_task_ask(struct cuvil_tuning *tuning,
+                                 struct cuvil_task_state *task, int *out) {
+  int most = task->chooser->limit, count = 0, before = task->candidates.count;
+  int *asked = calloc((size_t)most + 1, sizeof *asked);
+  enum cuvil_status status = CUVIL_OK;
+  *out = 0;
+  if (!asked) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to choose");
+  CUVIL_TRY_GOTO(cuvil_chooser_ask(task->chooser, most, asked, &count));
+  for (int i = 0; i < count; i++) {
+    struct cuvil_candidate *c = NULL;
+    if (is_there(&task->candidates, before, asked[i])) continue;
+    CUVIL_TRY_GOTO(cuvil_candidates_take(&task->candidates, &task->problem,
+                                         &tuning->runner->arch, asked[i], &c));
+  }
+  *out = count;
+fail:
+  free(asked);
+  return status;
+}
+
+static enum cuvil_status choose_first(struct cuvil_tuning *tuning,
+                                      struct cuvil_task_state *task) {
+  const struct cuvil_tune_options *options = tuning->options;
+  int count = 0;
+  CUVIL_TRY(cuvil_candidates_sites(&task->candidates, &task->problem,
+                                   &tuning->runner->arch, &task->sites));
+  CUVIL_TRY(cuvil_chooser_create(
+      &options->strategy, task->sites, task->candidates.point_count,
+      options->max_trials, options->seed, &task->chooser));
+  return cuvil_task_ask(tuning, task, &count);
 }
 
 enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
                                      struct cuvil_task_state *task) {
   const struct cuvil_tune_options *options = tuning->options;
   const struct cuvil_arch *arch = &tuning->runner->arch;
-  bool exhaustive = options->strategy.kind == CUVIL_STRATEGY_EXHAUSTIVE;
-  struct cuvil_walk_options walk = {.families = options->families,
-                                    .heuristics = !exhaustive,
-                                    .limit = options->walk_limit,
-                                    .seed = options->seed};
+  struct cuvil_walk_options walk = {
+      .families = options->families,
+      .heuristics = !options->strategy.ops->exhaustive,
+      .limit = options->walk_limit,
+      .seed = options->seed};
   bool done = false;
   CUVIL_TRY(cuvil_problem_parse(task->result->text, &task->problem));
   cuvil_problem_signature(&task->problem, &task->signature);
@@ -251,9 +289,7 @@ enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
       cuvil_candidates_walk(&task->problem, arch, &walk, &task->candidates));
   count_walks(task);
   CUVIL_TRY(take_recorded(tuning, task, &walk));
-  CUVIL_TRY(cuvil_candidates_choose(&task->candidates, &task->problem, arch,
-                                    &options->strategy, first_trials(options),
-                                    options->seed));
+  CUVIL_TRY(choose_first(tuning, task));
   hold_all(tuning, task);
   struct cuvil_db_context context = cuvil_task_context(tuning, task);
   if (!options->force)
@@ -266,6 +302,8 @@ enum cuvil_status cuvil_task_prepare(struct cuvil_tuning *tuning,
 
 void cuvil_task_free(struct cuvil_task_state *task) {
   cuvil_buf_free(&task->signature);
+  cuvil_chooser_destroy(task->chooser);
+  free(task->sites);
   cuvil_candidates_free(&task->candidates);
   for (int i = 0; i < task->known_count; i++) {
     free(task->known[i].family);

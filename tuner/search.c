@@ -92,8 +92,7 @@ static bool is_duplicate(struct search *search, struct cuvil_candidate *c) {
 /* Real resources against the architecture; true when it goes on. */
 static bool fits(struct search *search, struct cuvil_candidate *c) {
   const struct cuvil_compiled *compiled = &c->compiled;
-  bool exhaustive =
-      search->tuning->options->strategy.kind == CUVIL_STRATEGY_EXHAUSTIVE;
+  bool exhaustive = search->tuning->options->strategy.ops->exhaustive;
   if (c->choice >= 0 || compiled->registers == 0) return true;
   if (c->derived.threads > 0 &&
       cuvil_arch_blocks_per_sm(&search->tuning->runner->arch,
@@ -211,89 +210,61 @@ static enum cuvil_status pilot_all(struct search *search) {
   return CUVIL_OK;
 }
 
-/* ---- near the best that were measured */
-enum { PARENTS = 3, NEAR_MOST = 64 };
+/* ---- what the strategy wants next */
 
-static int best_own(const struct cuvil_candidates *list, int *parents) {
-  int count = 0;
+/* A duplicate is as fast as what it equals. */
+static double seconds_of(const struct cuvil_candidates *list,
+                         const struct cuvil_candidate *c) {
+  for (int i = 0; c->duplicate && i < list->count; i++) {
+    const struct cuvil_candidate *other = &list->items[i];
+    if (!other->duplicate && other->tried && !other->untried &&
+        strcmp(other->compiled.binary, c->compiled.binary) == 0)
+      return seconds_of(list, other);
+  }
+  return c->outcome.ok && isfinite(c->median) ? c->median : INFINITY;
+}
+
+static void tell(struct search *search) {
+  struct cuvil_task_state *task = search->task;
+  const struct cuvil_candidates *list = &task->candidates;
   for (int i = 0; i < list->count; i++) {
     const struct cuvil_candidate *c = &list->items[i];
-    if (c->choice >= 0 || c->duplicate || c->untried || !c->outcome.ok ||
-        !isfinite(c->median) || c->family->reference)
+    if (c->site < 0 || !c->tried || c->untried) continue;
+    cuvil_chooser_tell(task->chooser, c->site, seconds_of(list, c));
+  }
+}
+
+static enum cuvil_status start_new(struct search *search, int first) {
+  struct cuvil_task_state *task = search->task;
+  struct cuvil_runner *runner = search->tuning->runner;
+  for (int i = first; i < task->candidates.count; i++) {
+    struct cuvil_candidate *c = &task->candidates.items[i];
+    if (runner->ops->holds) runner->ops->holds(runner->self, &task->told, c);
+    cuvil_task_recall(search->tuning, task, c);
+    if (c->known && !c->outcome.ok) {
+      c->tried = true;
+      task->result->known++;
       continue;
-    int at = count < PARENTS ? count++ : PARENTS;
-    /* Insertion: the list is short, the parents are few. */
-    while (at > 0 && c->median < list->items[parents[at - 1]].median) {
-      if (at < PARENTS) parents[at] = parents[at - 1];
-      at--;
     }
-    if (at < PARENTS) parents[at] = i;
+    CUVIL_TRY(runner->ops->compile_start(runner->self, &task->told, c, true));
   }
-  return count;
+  return CUVIL_OK;
 }
 
-static enum cuvil_status add_point(struct search *search,
-                                   const struct cuvil_point *point,
-                                   bool *out_added) {
-  struct cuvil_tuning *tuning = search->tuning;
+/* A prediction finds the region, measuring finds the point: batch after batch
+ * until the strategy has asked for all that it may. */
+static enum cuvil_status go_on(struct search *search) {
   struct cuvil_task_state *task = search->task;
-  struct cuvil_runner *runner = tuning->runner;
-  const struct cuvil_space *space = NULL;
-  struct cuvil_config config = {{0}};
-  struct cuvil_candidate *c = NULL;
-  struct cuvil_buf text = {0};
-  *out_added = false;
-  CUVIL_TRY(cuvil_family_space(point->family, &space));
-  cuvil_space_point(space, point->order, &config);
-  cuvil_config_print(space, &config, &text);
-  enum cuvil_status status = cuvil_buf_status(&text);
-  if (status == CUVIL_OK)
-    status =
-        cuvil_candidates_add(&task->candidates, &task->problem, &runner->arch,
-                             point->family, cuvil_buf_text(&text), &c);
-  cuvil_buf_free(&text);
-  CUVIL_TRY(status);
-  c->order = point->order;
-  if (runner->ops->holds && !runner->ops->holds(runner->self, &task->told, c)) {
-    free(c->text);
-    task->candidates.count--;
-    return CUVIL_OK;
+  for (;;) {
+    int count = 0, first = task->candidates.count;
+    if (cuvil_now() > search->end) return CUVIL_OK;
+    tell(search);
+    CUVIL_TRY(cuvil_task_ask(search->tuning, task, &count));
+    if (count == 0) return CUVIL_OK;
+    CUVIL_TRY(start_new(search, first));
+    task->result->chosen = task->candidates.count;
+    CUVIL_TRY(pilot_all(search));
   }
-  *out_added = true;
-  cuvil_task_recall(tuning, task, c);
-  if (c->known && !c->outcome.ok) {
-    c->tried = true;
-    task->result->known++;
-    return CUVIL_OK;
-  }
-  return runner->ops->compile_start(runner->self, &task->told, c, true);
-}
-
-/* Tries what differs in one parameter from the fastest three: a prediction
- * finds the region, measuring finds the point. */
-static enum cuvil_status refine(struct search *search) {
-  const struct cuvil_tune_options *options = search->tuning->options;
-  struct cuvil_task_state *task = search->task;
-  struct cuvil_point *points = NULL;
-  int parents[PARENTS], count = 0, added = 0;
-  if (options->strategy.kind != CUVIL_STRATEGY_ORDERED ||
-      options->max_trials < 2 * options->refine || cuvil_now() > search->end)
-    return CUVIL_OK;
-  int parent_count = best_own(&task->candidates, parents);
-  CUVIL_TRY(cuvil_candidates_near(&task->candidates, &task->problem,
-                                  &search->tuning->runner->arch, true, parents,
-                                  parent_count, NEAR_MOST, &points, &count));
-  enum cuvil_status status = CUVIL_OK;
-  for (int i = 0; i < count && added < options->refine && status == CUVIL_OK;
-       i++) {
-    bool is_new = false;
-    status = add_point(search, &points[i], &is_new);
-    added += is_new;
-  }
-  free(points);
-  CUVIL_TRY(status);
-  task->result->chosen = task->candidates.count;
-  return added ? pilot_all(search) : CUVIL_OK;
 }
 
 static enum cuvil_status add_choices(struct search *search,
@@ -458,7 +429,7 @@ static enum cuvil_status search_opened(struct search *search) {
     if (c->known && !c->outcome.ok) c->tried = true, task->result->known++;
   }
   CUVIL_TRY(pilot_all(search));
-  CUVIL_TRY(refine(search));
+  CUVIL_TRY(go_on(search));
   CUVIL_TRY(cuvil_race_run(
       tuning->runner, &task->candidates,
       tuning->options->seed ^

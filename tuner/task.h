@@ -15,6 +15,8 @@ struct cuvil_task_state {
   struct cuvil_buf signature;
   struct cuvil_runner_problem told; /* to the runner */
   struct cuvil_candidates candidates;
+  struct cuvil_site *sites;      /* owned; of the candidates' points */
+  struct cuvil_chooser *chooser; /* owned */
   struct cuvil_known *known;
   int known_count, known_capacity;
   struct cuvil_tune_result *result; /* in the report */
@@ -43,6 +45,11 @@ CUVIL_MUST_USE enum cuvil_status cuvil_task_prepare(
  * the undisturbed one saw. */
 CUVIL_MUST_USE enum cuvil_status cuvil_task_neighbour(
     struct cuvil_tuning *tuning, struct cuvil_task_state *task);
+/* Makes candidates, at the end of the list, of what the strategy wants tried
+ * next; *out: how many it asked for, of which some may have been there. */
+CUVIL_MUST_USE enum cuvil_status cuvil_task_ask(struct cuvil_tuning *tuning,
+                                                struct cuvil_task_state *task,
+                                                int *out);
 /* Puts what the database knows on a candidate. */
 void cuvil_task_recall(const struct cuvil_tuning *tuning,
                        const struct cuvil_task_state *task,

@@ -16,13 +16,13 @@
 #include "tuner/task.h"
 
 void cuvil_tune_defaults(struct cuvil_tune_options *out) {
-  *out = (struct cuvil_tune_options){.strategy = {CUVIL_STRATEGY_ORDERED, 0.25},
-                                     .max_trials = 40,
-                                     .refine = 12,
-                                     .library_limit = 8,
-                                     .walk_limit = 4096,
-                                     .seed = 1,
-                                     .l2 = CUVIL_L2_MODEL};
+  *out = (struct cuvil_tune_options){
+      .strategy = cuvil_strategy_of(cuvil_strategies[0]),
+      .max_trials = 40,
+      .library_limit = 8,
+      .walk_limit = 4096,
+      .seed = 1,
+      .l2 = CUVIL_L2_MODEL};
 }
 
 void cuvil_runner_destroy(struct cuvil_runner *runner) {

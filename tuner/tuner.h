@@ -21,7 +21,6 @@ struct cuvil_tune_problem {
 struct cuvil_tune_options {
   const char *families; /* "a,b"; NULL: all */
   struct cuvil_strategy strategy;
-  int refine; /* of the trials below: tried near the best that were measured */
   int max_trials;        /* own candidates of a problem; 0: no limit */
   int library_limit;     /* choices asked of each library; 8 */
   uint64_t walk_limit;   /* points examined of one space; 0: all */

@@ -10,7 +10,8 @@
  * cut whole parts of a space, and what they leave is mostly few enough to be
  * asked one by one; then nothing is missed.  Where it is not, single parameters
  * of the best predicted of the sample are changed as long as that leads to
- * points predicted better.
+ * points predicted better.  Without heuristic rules the points are the
+ * sample's, those that climbing leads to, and all that the rules would allow.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -97,11 +98,16 @@ static enum cuvil_status push_point(struct cuvil_candidates *list,
 
 static enum cuvil_status keep_point(struct walker *w, uint64_t order,
                                     const struct cuvil_config *config,
-                                    const struct cuvil_derived *derived) {
+                                    const struct cuvil_derived *derived,
+                                    bool allowed, bool sampled) {
   const struct cuvil_family *family = w->walk->family;
   double predicted =
       family->predict ? family->predict(&w->query, config, derived) : 0;
-  return push_point(w->list, (struct cuvil_point){family, order, predicted});
+  return push_point(w->list, (struct cuvil_point){.family = family,
+                                                  .order = order,
+                                                  .predicted = predicted,
+                                                  .allowed = allowed,
+                                                  .sampled = sampled});
 }
 
 /* counted: the point is of the even sample. */
@@ -134,7 +140,7 @@ static enum cuvil_status visit(struct walker *w, uint64_t order, bool counted) {
     if (!allowed) walk->removed[rule >= 0 ? rule : walk->space->rule_count]++;
   }
   if (!(heuristics ? allowed : valid)) return CUVIL_OK;
-  return keep_point(w, order, &config, &derived);
+  return keep_point(w, order, &config, &derived, allowed, counted);
 }
 
 /* A stride that visits every point once: coprime with the size, near the
@@ -208,19 +214,22 @@ static enum cuvil_status ask_leaf(void *user, uint64_t order,
   if (!cuvil_family_allows(w->walk->family, &w->query, config, true, &derived,
                            &rule))
     return rule == -2 ? CU_ERR_INTERNAL : CUVIL_OK;
-  return keep_point(w, order, config, &derived);
+  if (w->seen.slots && !seen_add(&w->seen, order)) return CUVIL_OK;
+  return keep_point(w, order, config, &derived, true, false);
 }
 
-/* Leaves walk->complete false, and no points, when too much is left to ask. */
+/* Leaves walk->complete false, and adds no points, when too much is left to
+ * ask. */
 static enum cuvil_status find_all(struct walker *w) {
   int first = w->list->point_count;
+  w->leaves = 0;
   enum cuvil_status status = cuvil_family_cut(&w->query, ask_leaf, w);
   if (status == CU_ERR_UNSUPPORTED) {
     w->list->point_count = first;
     return CUVIL_OK;
   }
   CUVIL_TRY(status);
-  w->walk->complete = true;
+  w->walk->complete = w->options->heuristics; /* else the sample has some */
   w->walk->found = (uint64_t)(w->list->point_count - first);
   return CUVIL_OK;
 }
@@ -247,7 +256,7 @@ static enum cuvil_status sample(struct walker *w) {
   uint64_t step = spread(size), at = cuvil_rng_below(&rng, size);
   int first = w->list->point_count;
   uint64_t most = SAMPLES_MOST * limit < size ? SAMPLES_MOST * limit : size;
-  CUVIL_TRY(seen_create(&w->seen, (size_t)(most + 3 * limit)));
+  CUVIL_TRY(seen_create(&w->seen, (size_t)(most + (3 + LEAVES_MOST) * limit)));
   for (uint64_t i = 0; i < most; i++) {
     if (i >= limit && w->list->point_count - first >= STARTS) break;
     CUVIL_TRY(visit(w, at, true));
@@ -278,7 +287,7 @@ static enum cuvil_status keep_default(struct walker *w, int first) {
   for (int i = first; i < w->list->point_count; i++)
     if (w->list->points[i].order == order) return CUVIL_OK;
   w->walk->family->derive(&w->query, &config, &derived);
-  return keep_point(w, order, &config, &derived);
+  return keep_point(w, order, &config, &derived, true, false);
 }
 
 static enum cuvil_status walk_family(const struct cuvil_family *family,
@@ -306,6 +315,7 @@ static enum cuvil_status walk_family(const struct cuvil_family *family,
     if (options->heuristics) status = find_all(&w);
     if (status == CUVIL_OK)
       status = w.walk->complete ? count_sample(&w) : sample(&w);
+    if (status == CUVIL_OK && !options->heuristics) status = find_all(&w);
   } else {
     for (uint64_t i = 0; i < w.walk->points && status == CUVIL_OK; i++)
       status = visit(&w, i, true);
@@ -333,7 +343,10 @@ static enum cuvil_status keep_fallback(const struct cuvil_problem *problem,
   family->derive(&query, &config, &derived);
   double predicted =
       family->predict ? family->predict(&query, &config, &derived) : 0;
-  return push_point(list, (struct cuvil_point){family, order, predicted});
+  return push_point(list, (struct cuvil_point){.family = family,
+                                               .order = order,
+                                               .predicted = predicted,
+                                               .allowed = true});
 }
 
 static bool serves(const struct cuvil_family *family,
@@ -381,95 +394,17 @@ enum cuvil_status cuvil_candidates_offer(
   bool is_default = order == cuvil_point_order(query.space, &standard);
   if (!is_default && !serves(family, problem, arch, options->families))
     return CUVIL_OK;
-  if (!cuvil_family_allows(family, &query, &config,
-                           options->heuristics && !is_default, &derived, NULL))
-    return CUVIL_OK;
+  bool allowed = is_default || cuvil_family_allows(family, &query, &config,
+                                                   true, &derived, NULL);
+  if (!allowed && options->heuristics) return CUVIL_OK;
+  if (!allowed || is_default)
+    if (!cuvil_family_allows(family, &query, &config, false, &derived, NULL))
+      return CUVIL_OK;
   double predicted =
       family->predict ? family->predict(&query, &config, &derived) : 0;
-  return push_point(list, (struct cuvil_point){family, order, predicted});
-}
-
-/* ---- around what was measured to be good */
-static bool is_candidate(const struct cuvil_candidates *list,
-                         const struct cuvil_family *family,
-                         const struct cuvil_space *space, uint64_t order) {
-  for (int i = 0; i < list->count; i++)
-    if (list->items[i].family == family &&
-        cuvil_point_order(space, &list->items[i].config) == order)
-      return true;
-  return false;
-}
-
-/* Neighbours of one candidate into `found`, sorted by prediction. */
-static enum cuvil_status near_one(const struct cuvil_candidates *list,
-                                  int parent,
-                                  const struct cuvil_problem *problem,
-                                  const struct cuvil_arch *arch,
-                                  bool heuristics,
-                                  struct cuvil_candidates *found) {
-  const struct cuvil_family *family = list->items[parent].family;
-  struct cuvil_query query = {problem, arch, NULL};
-  int first = found->point_count;
-  CUVIL_TRY(cuvil_family_space(family, &query.space));
-  for (int p = 0; p < query.space->param_count; p++) {
-    const struct cuvil_param *param = &query.space->params[p];
-    for (int v = 0; v < param->count; v++) {
-      struct cuvil_config config = list->items[parent].config;
-      struct cuvil_derived derived = {0};
-      bool known = param->values[v] == config.value[p];
-      config.value[p] = param->values[v];
-      uint64_t order = cuvil_point_order(query.space, &config);
-      known |=
-          order == UINT64_MAX || is_candidate(list, family, query.space, order);
-      for (int i = 0; i < found->point_count && !known; i++)
-        known = found->points[i].family == family &&
-                found->points[i].order == order;
-      if (known || !cuvil_family_allows(family, &query, &config, heuristics,
-                                        &derived, NULL))
-        continue;
-      double predicted =
-          family->predict ? family->predict(&query, &config, &derived) : 0;
-      CUVIL_TRY(
-          push_point(found, (struct cuvil_point){family, order, predicted}));
-    }
-  }
-  if (found->point_count > first)
-    qsort(found->points + first, (size_t)(found->point_count - first),
-          sizeof found->points[0], by_prediction);
-  return CUVIL_OK;
-}
-
-enum cuvil_status cuvil_candidates_near(
-    const struct cuvil_candidates *list, const struct cuvil_problem *problem,
-    const struct cuvil_arch *arch, bool heuristics, const int *parents,
-    int parent_count, int limit, struct cuvil_point **out, int *out_count) {
-  enum { PARENTS = 8 };
-  struct cuvil_candidates found = {0};
-  int next[PARENTS + 1] = {0}, ends[PARENTS] = {0};
-  enum cuvil_status status = CUVIL_OK;
-  *out_count = 0;
-  *out = calloc((size_t)limit + 1, sizeof **out);
-  if (!*out) return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory to refine");
-  if (parent_count > PARENTS) parent_count = PARENTS;
-  for (int i = 0; i < parent_count; i++) {
-    next[i] = found.point_count;
-    CUVIL_TRY_GOTO(
-        near_one(list, parents[i], problem, arch, heuristics, &found));
-    ends[i] = found.point_count;
-  }
-  for (bool more = true; more && *out_count < limit;) {
-    more = false;
-    for (int i = 0; i < parent_count && *out_count < limit; i++) {
-      if (next[i] >= ends[i]) continue;
-      (*out)[(*out_count)++] = found.points[next[i]++];
-      more = true;
-    }
-  }
-fail:
-  free(found.points);
-  if (status == CUVIL_OK) return CUVIL_OK;
-  free(*out);
-  *out = NULL;
-  *out_count = 0;
-  return status;
+  return push_point(list, (struct cuvil_point){.family = family,
+                                               .order = order,
+                                               .predicted = predicted,
+                                               .allowed = allowed,
+                                               .sampled = true});
 }

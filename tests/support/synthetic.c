@@ -47,7 +47,7 @@ static void add_problem(struct cuvil_recording *recording, const char *text,
                         int count, struct cuvil_rng *rng, char **out_winner) {
   const struct cuvil_walk_options walk = {
       .heuristics = true, .limit = 512, .seed = rng->state};
-  const struct cuvil_strategy strategy = {CUVIL_STRATEGY_ORDERED, 0.25};
+  const struct cuvil_strategy strategy = {&cuvil_strategy_ordered, {0.25}};
   struct cuvil_problem problem;
   struct cuvil_candidates list;
   int index = -1;

@@ -24,7 +24,7 @@ static int walk(void **state) {
                                                  "planted_endless,"
                                                  "planted_wrong",
                                              .heuristics = true};
-  const struct cuvil_strategy strategy = {CUVIL_STRATEGY_ORDERED, 0};
+  const struct cuvil_strategy strategy = {&cuvil_strategy_ordered, {0}};
   const struct cuvil_arch *arch = cuvil_arch_find("sm_90");
   (void)state;
   planted_plant();
