@@ -134,12 +134,12 @@ static json_t *participant(const struct cuvil_tune_participant *p) {
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (p->flags & names[i].flag)
       json_array_append_new(flags, json_string(names[i].name));
-  return json_pack("{s:s, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "family",
-                   p->family, "config", p->config, "flags", flags, "rounds",
-                   p->rounds, "seconds", number(p->median), "ratio",
-                   number(p->ratio), "ratio_low", number(p->ratio_low),
-                   "ratio_high", number(p->ratio_high), "predicted",
-                   number(p->predicted));
+  return json_pack("{s:s, s:s, s:o, s:b, s:i, s:o, s:o, s:o, s:o, s:o}",
+                   "family", p->family, "config", p->config, "flags", flags,
+                   "final", p->in_final, "rounds", p->rounds, "seconds",
+                   number(p->median), "ratio", number(p->ratio), "ratio_low",
+                   number(p->ratio_low), "ratio_high", number(p->ratio_high),
+                   "predicted", number(p->predicted));
 }
 
 static json_t *problem(const struct cuvil_tune_result *r) {
@@ -159,6 +159,13 @@ static json_t *problem(const struct cuvil_tune_result *r) {
       "default_ratio_low", number(r->default_ratio_low), "library_ratio_low",
       number(r->library_ratio_low), "participants", participants);
   if (r->reason[0]) json_object_set_new(out, "reason", json_string(r->reason));
+  if (r->own >= 0 && r->library >= 0 && r->participant_count)
+    json_object_set_new(
+        out, "sides",
+        json_pack("{s:i, s:i, s:o, s:o, s:o}", "own", r->own, "library",
+                  r->library, "ratio", number(r->own_ratio), "ratio_low",
+                  number(r->own_ratio_low), "ratio_high",
+                  number(r->own_ratio_high)));
   if (r->config)
     json_object_set_new(
         out, "winner",

@@ -94,9 +94,27 @@ static int by_median(const void *left, const void *right) {
   return family ? family : strcmp(a->candidate->text, b->candidate->text);
 }
 
+static bool is_library(const struct cuvil_candidate *c) {
+  return c->family->library != NULL;
+}
+
+/* The fastest pilot of a side; NULL: it has none. */
+static const struct cuvil_candidate *best_of_side(
+    const struct cuvil_candidates *list, bool library) {
+  const struct cuvil_candidate *best = NULL;
+  for (int i = 0; i < list->count; i++) {
+    const struct cuvil_candidate *c = &list->items[i];
+    if (!runs(c) || is_library(c) != library) continue;
+    if (!best || c->median < best->median) best = c;
+  }
+  return best;
+}
+
 static enum cuvil_status enter(struct race *race,
                                struct cuvil_candidates *list) {
   double best = best_median(list);
+  const struct cuvil_candidate *own = best_of_side(list, false);
+  const struct cuvil_candidate *library = best_of_side(list, true);
   int most = list->count + 1, open = 0, to = 0; /* one more: the control */
   race->racers = calloc((size_t)most, sizeof *race->racers);
   race->entrants = calloc((size_t)most, sizeof *race->entrants);
@@ -105,13 +123,18 @@ static enum cuvil_status enter(struct race *race,
   for (int i = 0; i < list->count; i++) {
     struct cuvil_candidate *c = &list->items[i];
     if (!runs(c)) continue;
-    if (!is_protected(c) && c->median > pilot_factor * best) continue;
+    if (!is_protected(c) && c != own && c != library &&
+        c->median > pilot_factor * best)
+      continue;
     race->racers[race->count].candidate = c;
     race->racers[race->count++].is_protected = is_protected(c);
   }
   qsort(race->racers, (size_t)race->count, sizeof *race->racers, by_median);
   for (int i = 0; i < race->count; i++) {
-    if (!race->racers[i].is_protected && ++open > HEAT_ENTRANTS) continue;
+    const struct cuvil_candidate *c = race->racers[i].candidate;
+    if (!race->racers[i].is_protected && ++open > HEAT_ENTRANTS && c != own &&
+        c != library)
+      continue;
     race->racers[to++] = race->racers[i];
   }
   race->count = to;
@@ -165,6 +188,32 @@ static double resources(const struct cuvil_candidate *c) {
          (double)c->derived.workspace_bytes;
 }
 
+static double heat_median(const struct race *race, const struct racer *racer) {
+  return cuvil_quantile(racer->seconds, race->rounds, 0.5);
+}
+
+/* The racer of a side that is fastest over the rounds from `first`; -1. */
+static int leader_of(const struct race *race, bool library, int first) {
+  int leader = -1;
+  double best = INFINITY;
+  for (int i = 0; i < race->count; i++) {
+    const struct racer *racer = &race->racers[i];
+    if (racer->out || racer->control || is_library(racer->candidate) != library)
+      continue;
+    double median =
+        cuvil_quantile(racer->seconds + first, race->rounds - first, 0.5);
+    if (median < best) best = median, leader = i;
+  }
+  return leader;
+}
+
+/* Not to be sent away: protected, or the leader of its side. */
+static bool is_shielded(const struct race *race, int racer) {
+  return race->racers[racer].is_protected ||
+         racer == leader_of(race, false, 0) ||
+         racer == leader_of(race, true, 0);
+}
+
 /* What the statistics are asked about: those in the race, over the rounds from
  * `first`. */
 static int fill_entries(const struct race *race, int first,
@@ -175,7 +224,7 @@ static int fill_entries(const struct race *race, int first,
     const struct racer *racer = &race->racers[i];
     if (racer->out || racer->control) continue;
     which[n] = i;
-    shielded[n] = racer->is_protected;
+    shielded[n] = is_shielded(race, i);
     entries[n++] =
         (struct cuvil_race_entry){.seconds = racer->seconds + first,
                                   .rounds = race->rounds - first,
@@ -192,10 +241,6 @@ static int open_entrants(const struct race *race) {
   return n;
 }
 
-static double heat_median(const struct race *race, const struct racer *racer) {
-  return cuvil_quantile(racer->seconds, race->rounds, 0.5);
-}
-
 /* Keeps the best FINALISTS of those that nobody protects. */
 static void cut_to_finalists(struct race *race) {
   while (open_entrants(race) > FINALISTS) {
@@ -203,10 +248,11 @@ static void cut_to_finalists(struct race *race) {
     double slowest = -INFINITY;
     for (int i = 0; i < race->count; i++) {
       const struct racer *racer = &race->racers[i];
-      if (racer->out || racer->is_protected) continue;
+      if (racer->out || is_shielded(race, i)) continue;
       double median = heat_median(race, racer);
       if (!(median <= slowest)) worst = i, slowest = median;
     }
+    if (worst < 0) return; /* only leaders are left */
     race->racers[worst].out = true;
   }
 }
@@ -326,6 +372,23 @@ static enum cuvil_status final(struct race *race, const struct scratch *s,
   return CUVIL_OK;
 }
 
+/* The fastest of each side in the final, and how they stand. */
+static void compare_sides(const struct race *race,
+                          struct cuvil_race_report *out) {
+  int own = leader_of(race, false, race->final_round);
+  int library = leader_of(race, true, race->final_round);
+  struct cuvil_interval ratio;
+  if (own < 0 || library < 0) return;
+  cuvil_paired_ratio(race->racers[own].seconds + race->final_round,
+                     race->racers[library].seconds + race->final_round,
+                     race->rounds - race->final_round, 0.95, &ratio);
+  out->own = own;
+  out->library = library;
+  out->own_ratio = ratio.median;
+  out->own_ratio_low = ratio.low;
+  out->own_ratio_high = ratio.high;
+}
+
 /* Medians and ratios of everybody: in the final for those who were in it, in
  * the heats for the rest. */
 static void describe(const struct race *race, struct cuvil_race_report *out) {
@@ -382,6 +445,9 @@ static enum cuvil_status keep_blocks(const struct race *race) {
   return CUVIL_OK;
 }
 
+static const struct cuvil_race_report nothing = {
+    .winner = -1, .fastest = -1, .own = -1, .library = -1, .control = NAN};
+
 enum cuvil_status cuvil_race_run(
     struct cuvil_runner *runner, struct cuvil_candidates *candidates,
     uint64_t seed, void (*on_failure)(void *user, struct cuvil_candidate *),
@@ -393,8 +459,7 @@ enum cuvil_status cuvil_race_run(
   struct scratch s = {calloc(most, sizeof *s.entries),
                       calloc(most, sizeof *s.flags),
                       calloc(most, sizeof *s.which)};
-  *out =
-      (struct cuvil_race_report){.winner = -1, .fastest = -1, .control = NAN};
+  *out = nothing;
   out->entries = calloc(most, sizeof *out->entries);
   out->seconds = calloc(most * ROUNDS_MOST, sizeof *out->seconds);
   out->candidates = calloc(most, sizeof *out->candidates);
@@ -408,6 +473,7 @@ enum cuvil_status cuvil_race_run(
   CUVIL_TRY_GOTO(heats(&race, &s));
   CUVIL_TRY_GOTO(final(&race, &s, out));
   describe(&race, out);
+  compare_sides(&race, out);
   CUVIL_TRY_GOTO(keep_blocks(&race));
 fail:
   if (status != CUVIL_OK) cuvil_race_report_free(out);
@@ -423,6 +489,5 @@ void cuvil_race_report_free(struct cuvil_race_report *report) {
   free(report->entries);
   free(report->seconds);
   free(report->candidates);
-  *report =
-      (struct cuvil_race_report){.winner = -1, .fastest = -1, .control = NAN};
+  *report = nothing;
 }

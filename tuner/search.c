@@ -338,8 +338,10 @@ static enum cuvil_status keep_participants(
         .ratio_low = from->ratio_low,
         .ratio_high = from->ratio_high,
         .predicted = race->candidates[i]->predicted};
-    for (int r = 0; r < race->rounds; r++)
+    for (int r = 0; r < race->rounds; r++) {
       to->rounds += !isnan(from->seconds[r]);
+      to->in_final |= r >= race->final_round && !isnan(from->seconds[r]);
+    }
     if (!to->config)
       return CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "no memory for a result");
     result->participant_count++;
@@ -372,6 +374,11 @@ static enum cuvil_status fill_result(struct search *search,
       result->library_ratio_low = p->ratio_low;
     }
   }
+  result->own = race->own;
+  result->library = race->library;
+  result->own_ratio = race->own_ratio;
+  result->own_ratio_low = race->own_ratio_low;
+  result->own_ratio_high = race->own_ratio_high;
   return keep_participants(result, race);
 }
 
@@ -380,15 +387,19 @@ static enum cuvil_status record_race(struct search *search,
   struct cuvil_db_context context =
       cuvil_task_context(search->tuning, search->task);
   /* One that failed in its first round has nothing to tell but its failure. */
-  int to = 0, winner = -1;
+  int to = 0, winner = -1, own = -1, library = -1;
   for (int i = 0; i < race->count; i++) {
     if (!isfinite(race->entries[i].median)) continue;
     if (i == race->winner) winner = to;
+    if (i == race->own) own = to;
+    if (i == race->library) library = to;
     race->candidates[to] = race->candidates[i];
     race->entries[to++] = race->entries[i];
   }
   race->count = to;
   race->winner = winner;
+  race->own = own;
+  race->library = library;
   struct cuvil_db_race row = {
       .problem = search->task->told.text,
       .signature = cuvil_buf_text(&search->task->signature),

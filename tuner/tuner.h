@@ -38,6 +38,7 @@ struct cuvil_tune_participant {
   const char *family;
   char *config; /* owned */
   unsigned flags;
+  bool in_final;
   int rounds;                          /* that it ran */
   double median;                       /* seconds */
   double ratio, ratio_low, ratio_high; /* its time / the winner's */
@@ -69,6 +70,10 @@ struct cuvil_tune_result {
   double control; /* |A/A ratio - 1|; NaN without control */
   int participant_count;
   struct cuvil_tune_participant *participants; /* owned */
+  /* Participants: the fastest own and library one of the final, and own time /
+   * library time with its 95 % interval; -1: a side had none. */
+  int own, library;
+  double own_ratio, own_ratio_low, own_ratio_high;
 };
 struct cuvil_tune_report {
   int count;
@@ -105,7 +110,12 @@ double cuvil_roof_seconds(const struct cuvil_problem *problem,
 struct cuvil_race_report {
   int winner;  /* entry */
   int fastest; /* entry */
-  int count;   /* entries, the control last where there is one */
+  /* The fastest own and the fastest library entry of the final, and own time /
+   * library time, paired by round, with its 95 % interval; -1: a side has none.
+   */
+  int own, library;
+  double own_ratio, own_ratio_low, own_ratio_high;
+  int count; /* entries, the control last where there is one */
   struct cuvil_db_participant *entries;      /* owned; texts borrowed of the
                                                 candidates, seconds owned below */
   double *seconds;                           /* owned: entries x rounds */

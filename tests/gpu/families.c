@@ -1,13 +1,15 @@
 /* families.c - every family on the GPU of this machine, against the reference.
  *
- *   families [--family ID] [--problem TEXT]... [--limit N] [--seconds S]
- *            [--jobs N] [--device N] [--seed N] [-v]
+ *   families [--family ID] [--problem TEXT]... [--random N] [--limit N]
+ *            [--seconds S] [--jobs N] [--device N] [--seed N] [-v]
  *
  * Problems are those of tests/support/problems.c and a few of real size; each
  * applicable family runs its default point, what the library on this machine
  * offers first, and random points up to --limit.  Outputs are poisoned, every
  * operand and workspace lies between red zones, inputs must come back as they
- * were (kernels/verify.h).  On small problems the GPU's reference is first held
+ * were (kernels/verify.h).  --random: N matrix products of random extents,
+ * types, layouts and epilogues that the family can do, in the problems' place.
+ *  On small problems the GPU's reference is first held
  * against the CPU's.  Prints TAP, one line for each family and problem.
  *
  * Compiling is done ahead by child processes into a folder of cubins.  A
@@ -30,7 +32,7 @@
 #include "problem/reference.h"
 #include "tests/support/problems.h"
 
-enum { MAX_PROBLEMS = 256, MAX_POINTS = 256 };
+enum { MAX_PROBLEMS = 1024, MAX_POINTS = 256 };
 
 /* Shapes of ResNet-50 and of transformers: too much for the CPU's reference,
  * what the kernels are for. */
@@ -77,7 +79,7 @@ static const char *const real_problems[] = {
 struct options {
   const char *family;
   const char *problems[MAX_PROBLEMS];
-  int problem_count, limit, jobs, device, verbose;
+  int problem_count, random, limit, jobs, device, verbose;
   double seconds;
   uint64_t seed;
   /* Carried over a restart. */
@@ -450,8 +452,9 @@ static void check_problem(struct run *r, int p, int *number, int argc,
 /* ---- the command */
 static void usage(int status) {
   fprintf(status ? stderr : stdout,
-          "usage: families [--family ID] [--problem TEXT]... [--limit N] "
-          "[--seconds S] [--jobs N] [--device N] [--seed N] [-v]\n");
+          "usage: families [--family ID] [--problem TEXT]... [--random N] "
+          "[--limit N] [--seconds S] [--jobs N] [--device N] [--seed N] "
+          "[-v]\n");
   exit(status);
 }
 
@@ -470,8 +473,8 @@ static void parse_options(struct run *r, int argc, char **argv) {
       {"limit", 1, NULL, 'l'},  {"seconds", 1, NULL, 's'},
       {"jobs", 1, NULL, 'j'},   {"device", 1, NULL, 'd'},
       {"seed", 1, NULL, 'e'},   {"verbose", 0, NULL, 'v'},
-      {"resume", 1, NULL, 'r'}, {"help", 0, NULL, 'h'},
-      {NULL, 0, NULL, 0}};
+      {"random", 1, NULL, 'n'}, {"resume", 1, NULL, 'r'},
+      {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
   struct options *o = &r->options;
   long cores = sysconf(_SC_NPROCESSORS_ONLN);
   o->limit = 6;
@@ -482,6 +485,8 @@ static void parse_options(struct run *r, int argc, char **argv) {
       o->family = optarg;
     else if (c == 'p' && o->problem_count < MAX_PROBLEMS)
       o->problems[o->problem_count++] = optarg;
+    else if (c == 'n')
+      o->random = atoi(optarg);
     else if (c == 'l')
       o->limit = atoi(optarg);
     else if (c == 's')
@@ -503,7 +508,39 @@ static void parse_options(struct run *r, int argc, char **argv) {
   if (optind < argc) usage(2);
 }
 
+/* Of the family, or of any family that is no reference. */
+static bool somebody_can(const struct options *o, const char *text) {
+  static struct cuvil_problem problem; /* large */
+  const struct cuvil_arch *arch = cuvil_arch_find("sm_90");
+  if (cuvil_problem_parse(text, &problem) != CUVIL_OK) {
+    fprintf(stderr, "families: %s\n", cuvil_last_error());
+    exit(2);
+  }
+  for (int i = 0; i < cuvil_family_count(); i++) {
+    const struct cuvil_family *f = cuvil_family_at(i);
+    if (o->family ? strcmp(o->family, f->id) != 0 : f->reference) continue;
+    if ((f->kinds & 1u << problem.kind) && f->applicable(&problem, arch))
+      return true;
+  }
+  return false;
+}
+
+static void random_problems(struct options *o) {
+  struct cuvil_rng rng = {o->seed};
+  char text[512];
+  for (int tries = 0; o->problem_count < o->random; tries++) {
+    if (o->problem_count == MAX_PROBLEMS || tries > 1000 * o->random) {
+      fprintf(stderr, "families: no more than %d random problems\n",
+              o->problem_count);
+      exit(2);
+    }
+    cuvil_test_random_gemm(&rng, text, sizeof text);
+    if (somebody_can(o, text)) o->problems[o->problem_count++] = strdup(text);
+  }
+}
+
 static void all_problems(struct options *o) {
+  random_problems(o);
   if (o->problem_count > 0) return;
   for (int i = 0; cuvil_test_problems[i]; i++)
     o->problems[o->problem_count++] = cuvil_test_problems[i];

@@ -6,7 +6,11 @@
  */
 #include "tests/support/problems.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 const char *const cuvil_test_problems[] = {
     /* ---- gemm */
@@ -146,3 +150,42 @@ const char *const cuvil_test_problems[] = {
     "causal=1 mask=f32[sq,skv]@(9,1):weight:add acc=f32",
     NULL,
 };
+
+/* ---- random products */
+static bool chance(struct cuvil_rng *rng, int percent) {
+  return cuvil_rng_below(rng, 100) < (uint64_t)percent;
+}
+
+/* As many small ones as large ones; half of them divide by 8. */
+static int extent(struct cuvil_rng *rng, int most) {
+  int value = (int)exp(cuvil_rng_uniform(rng) * log(most + 0.99));
+  if (value >= 8 && chance(rng, 50)) value -= value % 8;
+  return value < 1 ? 1 : value;
+}
+
+void cuvil_test_random_gemm(struct cuvil_rng *rng, char *out, size_t size) {
+  static const char *const types[] = {"f16", "bf16", "f32", "f16"};
+  static const char *const epilogues[] = {
+      "",
+      "epi{out=add(acc,bias[n])}",
+      "epi{t=add(acc,bias[n]); out=gelu_erf(t)}",
+      "epi{t=add(acc,bias[n]); u=add(t,res[m,n]); out=gelu_tanh(u)}",
+      "epi{t=mul(acc,0.25); u=add(t,row:f32[m]); out=silu(u)}",
+      "z=f32[m,n]:out epi{z=add(acc,bias:f32[n]); out=relu(z)}"};
+  const char *type = types[cuvil_rng_below(rng, 4)];
+  const char *epilogue = epilogues[cuvil_rng_below(rng, 6)];
+  bool batched = chance(rng, 12) && !strstr(epilogue, "m,n");
+  bool tf32 = type[1] == '3' && chance(rng, 70);
+  char batch[32] = "";
+  const char *b = batched ? "batch," : "";
+  int m = extent(rng, chance(rng, 60) ? 64 : 300), n = extent(rng, 3000);
+  if (batched) snprintf(batch, sizeof batch, "batch=%d ", 2 + extent(rng, 6));
+  snprintf(out, size,
+           "gemm/1 %sm=%d n=%d k=%d a=%s[%s%s] b=%s[%s%s]%s c=%s[%sm,n] "
+           "acc=f32%s %s",
+           batch, m, n, extent(rng, 2500), type, b,
+           chance(rng, 80) ? "m,k" : "k,m", type, b,
+           chance(rng, 65) ? "n,k" : "k,n", chance(rng, 70) ? ":weight" : "",
+           chance(rng, 80) ? type : "f32", b, tf32 ? " math=tf32" : "",
+           epilogue);
+}

@@ -158,6 +158,41 @@ static void slow_default_and_library_stay_in(void **state) {
   done(&report);
 }
 
+/* The fastest of the libraries' choices is no first choice and far behind; the
+ * final has it nonetheless, and tells how it stands to our fastest. */
+static void each_side_has_its_fastest_in_the_final(void **state) {
+  (void)state;
+  prepare(30);
+  for (int i = 26; i < 30; i++) {
+    list.items[i].family = &library;
+    list.items[i].choice = i - 26;
+    times[i] = list.items[i].median = (60 - i) * 1e-6;
+  }
+  struct cuvil_race_report report = race();
+  assert_int_equal(winner_of(&report), 0);
+  assert_int_equal(number(report.candidates[report.own]), 0);
+  assert_int_equal(number(report.candidates[report.library]), 29);
+  assert_false(
+      isnan(report.entries[report.library].seconds[report.rounds - 1]));
+  assert_true(fabs(report.own_ratio - 10.0 / 31) < 1e-3);
+  assert_true(report.own_ratio_low <= report.own_ratio &&
+              report.own_ratio <= report.own_ratio_high);
+  assert_null(entry_of(&report, 27, false));
+  done(&report);
+  /* ... and so it is where the libraries lead; with one side there is none. */
+  prepare(30);
+  for (int i = 0; i < 24; i++)
+    list.items[i].family = &library;
+  report = race();
+  assert_int_equal(number(report.candidates[report.own]), 24);
+  assert_false(isnan(report.entries[report.own].seconds[report.rounds - 1]));
+  done(&report);
+  prepare(5);
+  report = race();
+  assert_int_equal(report.library, -1);
+  done(&report);
+}
+
 static void ties_go_to_fewer_resources(void **state) {
   (void)state;
   prepare(6);
@@ -235,6 +270,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fastest_wins_through_drift),
       cmocka_unit_test(slow_default_and_library_stay_in),
+      cmocka_unit_test(each_side_has_its_fastest_in_the_final),
       cmocka_unit_test(ties_go_to_fewer_resources),
       cmocka_unit_test(never_slower_than_the_library),
       cmocka_unit_test(one_that_fails_is_out),
