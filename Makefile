@@ -44,7 +44,7 @@ LDLIBS = $(PKG_LIBS) -ldl -lm
 
 SRC := $(foreach r,$(ROOMS),$(wildcard $(r)/*.c) $(wildcard $(r)/*/*.c))
 # Programs and scripts that stand beside the rooms but are not the library.
-SRC := $(filter-out bench/models/% bench/peers/% bench/spikes/%,$(SRC))
+SRC := $(filter-out bench/models/% bench/peers/% bench/spikes/% bench/study/%,$(SRC))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/gen/onnx.pb-c.o $(B)/gen/embedded.o
 CLI_MAIN := $(wildcard cli/cuvil-*.c)
 CLI_COMMON := $(filter-out $(CLI_MAIN),$(wildcard cli/*.c))

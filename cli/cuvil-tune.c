@@ -14,6 +14,7 @@
 #include "cli/common.h"
 #include "cli/tune_input.h"
 #include "cli/tune_report.h"
+#include "cli/tune_table.h"
 #include "tuner/process.h"
 
 struct tune_args {
@@ -96,6 +97,7 @@ static void usage(void) {
   fputs(
       "usage: cuvil-tune [OPTIONS] MODEL.onnx\n"
       "       cuvil-tune [OPTIONS] --problem 'gemm/1 m=... ...'\n"
+      "       cuvil-tune [OPTIONS] --device replay:RESULTS.json\n"
       "Tunes every problem of a model on the GPU and records the winners.\n"
       "\n"
       "what to tune\n"
@@ -108,6 +110,8 @@ static void usage(void) {
       "                           of the recording that --device names\n"
       "where\n"
       "  --device auto|cuda:N|replay[:FILE]   (auto: the first GPU)\n"
+      "                           FILE may be results of Kernel Tuner (its\n"
+      "                           cache, T4): the search alone, on them\n"
       "  --arch sm_80|sm_90       must be the device's; needed by --dry-run\n"
       "  --db FILE                $CUVIL_DB, else ~/.cache/cuvil/cuvil.db\n"
       "how\n"
@@ -474,13 +478,53 @@ static enum cuvil_status tune(struct tune_args *args, FILE *to,
     CUVIL_TRY_GOTO(cuvil_recording_write(args->tune.recording, args->record));
   CUVIL_TRY_GOTO(verdict(&report));
 fail:
-  if (status == CU_ERR_INTERRUPTED)
+  if (status == CU_ERR_INTERRUPTED) {
     fprintf(stderr, "%d of %d problems were done\n",
             report.tuned + report.already, report.count);
+    /* A recording of them is worth keeping. */
+    if (args->tune.recording && report.tuned)
+      CUVIL_IGNORE(cuvil_recording_write(args->tune.recording, args->record));
+  }
   cuvil_tune_report_free(&report);
   cuvil_recording_destroy(args->tune.recording);
   cuvil_runner_destroy(runner);
   cuvil_db_close(db);
+  return status;
+}
+
+/* --device replay:FILE names another program's results: *out is true, and the
+ * search on them was the whole run. */
+static enum cuvil_status replay_table(struct tune_args *args, FILE *to,
+                                      bool *out) {
+  const char *path = args->device + 7;
+  size_t length = strlen(path);
+  struct cuvil_tune_table_options options = {
+      .path = path,
+      .strategy = &args->tune.strategy,
+      .max_trials = args->tune.max_trials,
+      .seed = args->tune.seed,
+      .json = args->json};
+  struct cuvil_table table;
+  json_t *file = NULL;
+  *out = false;
+  if (length > 3 && strcmp(path + length - 3, ".gz") == 0)
+    return CUVIL_FAIL(CU_ERR_UNSUPPORTED, "%s: unpack it first: gunzip -k %s",
+                      path, path);
+  if (strstr(path, ".t4.json")) return CUVIL_OK; /* a recording's name */
+  if (cuvil_json_read(path, &file) != CUVIL_OK) return CUVIL_OK; /* not this */
+  enum cuvil_status status = CUVIL_OK;
+  *out = cuvil_table_is(file);
+  if (*out && (args->model || args->input.count || args->list_problems))
+    status = CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT,
+                        "%s holds another program's kernel: no model, "
+                        "--problem or --list-problems goes with it",
+                        path);
+  if (*out && status == CUVIL_OK) status = cuvil_table_read(file, path, &table);
+  json_decref(file);
+  if (!*out || status != CUVIL_OK) return status;
+  fprintf(to, "replaying a recording, nothing is measured\n");
+  status = cuvil_tune_table(to, &table, &options);
+  cuvil_table_free(&table);
   return status;
 }
 
@@ -501,7 +545,9 @@ static enum cuvil_status run(struct tune_args *args) {
     cuvil_tune_list_strategies(to);
     return CUVIL_OK;
   }
-  bool replay = is_replay(args) && !args->dry_run;
+  bool replay = is_replay(args) && !args->dry_run, foreign = false;
+  if (replay && args->device[6]) CUVIL_TRY(replay_table(args, to, &foreign));
+  if (foreign) return CUVIL_OK;
   bool from_recording =
       args->list_problems && !args->model && !args->input.count;
   if (args->list_problems && !from_recording) {
@@ -532,6 +578,9 @@ static enum cuvil_status run(struct tune_args *args) {
     goto fail;
   }
   if (!replay) CUVIL_TRY_GOTO(load_input(args, to));
+  if (args->input.count == 0)
+    CUVIL_TRY_GOTO(
+        CUVIL_FAIL(CU_ERR_INVALID_ARGUMENT, "a model or --problem is needed"));
   CUVIL_TRY_GOTO(tune(args, to, recording));
 fail:
   cuvil_recording_destroy(recording);
@@ -540,7 +589,8 @@ fail:
 
 static bool has_input(const struct tune_args *args) {
   return args->model || args->input.count || args->list_families ||
-         args->list_strategies || (args->list_problems && is_replay(args));
+         args->list_strategies ||
+         (is_replay(args) && (args->list_problems || args->device[6]));
 }
 
 int main(int argc, char **argv) {

@@ -273,7 +273,8 @@ enum cuvil_status cuvil_db_import_row(struct cuvil_db *db, const json_t *cuvil,
     return CUVIL_FAIL(CU_ERR_UNSUPPORTED,
                       "%s: not written by cuvil-db export (no \"cuvil\"): the "
                       "problem and the machine of another program's results "
-                      "are not known here",
+                      "are not known here; a search is replayed on them by "
+                      "`cuvil-tune --device replay:FILE`",
                       origin);
   CUVIL_TRY(check_time(recorded, origin));
   enum cuvil_status status = add_row(db, cuvil, recorded, &row, added);

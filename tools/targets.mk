@@ -2,6 +2,13 @@
 SPIKES := $(patsubst bench/spikes/%.c,$(B)/spikes/%,$(wildcard bench/spikes/*.c))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu-tests/%,$(wildcard tests/gpu/*.c))
 
+# The study's programs; tables.c is what they share.
+STUDY := $(patsubst bench/study/%.c,$(B)/study/%,\
+  $(filter-out bench/study/tables.c,$(wildcard bench/study/*.c)))
+$(B)/study/%: $(B)/bench/study/%.o $(B)/bench/study/tables.o $(B)/lib/libcuvil.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 $(B)/spikes/%: $(B)/bench/spikes/%.o $(B)/lib/libcuvil.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $< $(B)/lib/libcuvil.a $(LDLIBS)
@@ -32,6 +39,7 @@ fuzz:
 	$(Q)build/asan/fuzz --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 spikes: $(SPIKES)
+study: $(STUDY)
 gpu-tests: $(GPU_TESTS)
 
 help:
@@ -105,4 +113,4 @@ clean:
 	rm -rf build
 
 
-.PHONY: check-unit docs spikes gpu-tests
+.PHONY: check-unit docs spikes study gpu-tests

@@ -84,6 +84,34 @@ check "with the same hashes" says out ' 0 measurements, 0 failures, 0 races were
 printf '{"device_name":"A100","kernel_name":"convolution","problem_size":[4096,4096],"tune_params_keys":["block_size_x"],"tune_params":{"block_size_x":[16]},"objective":"time","cache":{"16":{"block_size_x":16,"time":1.5,"timestamp":"2024-01-01 00:00:00"}}}' >"$tmp/foreign.json"
 check "another program's cache is refused" run 1 "$db" import --kernel-tuner --db "$tmp/k.db" "$tmp/foreign.json"
 check "clearly" says err 'CU_ERR_UNSUPPORTED .*entry 16: not written by cuvil-db export'
+check "its use is named" has err 'cuvil-tune --device replay:FILE'
+# A brute force of another program: 48 configurations, one failed; its form is
+# that of Kernel Tuner's public result files.
+awk 'BEGIN {
+  printf "{\"device_name\":\"A100\",\"kernel_name\":\"blur\",\"problem_size\":[64,64],"
+  printf "\"tune_params_keys\":[\"x\",\"y\",\"z\"],\"tune_params\":{},\"objective\":\"time\",\"cache\":{"
+  for (x = 1; x <= 4; x++) for (y = 1; y <= 4; y++) for (z = 1; z <= 3; z++) {
+    time = (x == 1 && y == 1 && z == 1) ? "\"CompilationFailedConfig\"" : (x - 3) ^ 2 + (y - 2) ^ 2 + z * 0.5
+    printf "%s\"%d,%d,%d\":{\"x\":%d,\"y\":%d,\"z\":%d,\"time\":%s,\"compile_time\":9,\"benchmark_time\":1}", n++ ? "," : "", x, y, z, x, y, z, time
+  }
+  print "}}"
+}' >"$tmp/blur.json"
+check "its search is replayed" run 0 "$tune" --device "replay:$tmp/blur.json" --exhaustive --json "$tmp/blur.out"
+check "nothing is measured" says out '^replaying a recording, nothing is measured'
+check "what it is of" says out ': blur 64x64 on A100, 48 configurations, 1 failed'
+check "the optimum is found" says out '^best    0.5 ms .*1.000x of the optimum.*x=3,y=2,z=1'
+check "for machines too" has blur.out '"schema":"cuvil-table/1"'
+for strategy in ordered surrogate evolve local random; do
+  check "$strategy on it" run 0 "$tune" --device "replay:$tmp/blur.json" --strategy "$strategy" --max-trials 20
+  check "$strategy tries 20" says out ', seed 1: 20 trials'
+  cp "$tmp/out" "$tmp/first"
+  check "again" run 0 "$tune" --device "replay:$tmp/blur.json" --strategy "$strategy" --max-trials 20
+  check "is the same" cmp "$tmp/out" "$tmp/first"
+done
+check "no problem goes with it" run 1 "$tune" --device "replay:$tmp/blur.json" --problem "$gemm"
+gzip -k "$tmp/blur.json"
+check "packed" run 1 "$tune" --device "replay:$tmp/blur.json.gz"
+check "the way out is named" says err 'unpack it first: gunzip'
 check "not a cache" run 1 "$db" import --kernel-tuner --db "$tmp/k.db" "$tmp/a.json"
 check "is said" says err 'CU_ERR_PARSE .*not a cache of Kernel Tuner'
 
