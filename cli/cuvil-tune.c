@@ -57,6 +57,7 @@ enum option_id {
   OPT_JSON,
   OPT_COMPILE_LIMIT,
   OPT_LAUNCH_LIMIT,
+  OPT_LIBRARY_CHOICES,
   OPT_VERSION
 };
 
@@ -72,6 +73,7 @@ static const struct option options[] = {
     {"strategy", required_argument, NULL, OPT_STRATEGY},
     {"list-strategies", no_argument, NULL, OPT_LIST_STRATEGIES},
     {"exhaustive", no_argument, NULL, OPT_EXHAUSTIVE},
+    {"library-choices", required_argument, NULL, OPT_LIBRARY_CHOICES},
     {"budget", required_argument, NULL, OPT_BUDGET},
     {"max-trials", required_argument, NULL, OPT_MAX_TRIALS},
     {"jobs", required_argument, NULL, OPT_JOBS},
@@ -120,6 +122,9 @@ static void usage(void) {
       "  --exhaustive             every point that can run, heuristic rules\n"
       "                           left out\n"
       "  --max-trials N           own candidates of one problem (40)\n"
+      "  --library-choices N      asked of each library (8): its own order, "
+      "then\n"
+      "                           what of cuBLASLt can be enumerated\n"
       "  --budget DURATION        for all (5 s a problem; 0: no limit)\n"
       "  --jobs N                 compile processes (one a core)\n"
       "  --seed N                 of samples, orders and data (1)\n"
@@ -162,6 +167,10 @@ static enum cuvil_status parse_number_option(int id, const char *text,
       CUVIL_TRY(cuvil_cli_integer("--max-trials", text, 1, 1 << 30, &value));
       args->tune.max_trials = (int)value;
       args->trials_set = true;
+      return CUVIL_OK;
+    case OPT_LIBRARY_CHOICES:
+      CUVIL_TRY(cuvil_cli_integer("--library-choices", text, 1, 64, &value));
+      args->tune.library_limit = (int)value;
       return CUVIL_OK;
     case OPT_JOBS:
       CUVIL_TRY(cuvil_cli_integer("--jobs", text, 1, 256, &value));

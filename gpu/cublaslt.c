@@ -15,52 +15,12 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "gpu/cublaslt_abi.h"
+#include "gpu/cublaslt.h"
 #include "gpu/dynamic.h"
-#include "gpu/library.h"
 
 #define DEFAULT_WORKSPACE ((int64_t)32 << 20)
 
-/* X(name, result, parameters) */
-#define LT_LIST(X)                                                             \
-  X(cublasLtGetVersion, size_t, (void))                                        \
-  X(cublasLtGetStatusString, const char *, (int))                              \
-  X(cublasLtCreate, int, (void **))                                            \
-  X(cublasLtDestroy, int, (void *))                                            \
-  X(cublasLtMatmulDescCreate, int, (void **, int, int))                        \
-  X(cublasLtMatmulDescDestroy, int, (void *))                                  \
-  X(cublasLtMatmulDescSetAttribute, int, (void *, int, const void *, size_t))  \
-  X(cublasLtMatrixLayoutCreate, int,                                           \
-    (void **, int, uint64_t, uint64_t, int64_t))                               \
-  X(cublasLtMatrixLayoutDestroy, int, (void *))                                \
-  X(cublasLtMatrixLayoutSetAttribute, int,                                     \
-    (void *, int, const void *, size_t))                                       \
-  X(cublasLtMatmulPreferenceCreate, int, (void **))                            \
-  X(cublasLtMatmulPreferenceDestroy, int, (void *))                            \
-  X(cublasLtMatmulPreferenceSetAttribute, int,                                 \
-    (void *, int, const void *, size_t))                                       \
-  X(cublasLtMatmulAlgoGetHeuristic, int,                                       \
-    (void *, void *, void *, void *, void *, void *, void *, int,              \
-     struct lt_heuristic *, int *))                                            \
-  X(cublasLtMatmulAlgoInit, int,                                               \
-    (void *, int, int, int, int, int, int, int, struct lt_algorithm *))        \
-  X(cublasLtMatmulAlgoCheck, int,                                              \
-    (void *, void *, void *, void *, void *, void *,                           \
-     const struct lt_algorithm *, struct lt_heuristic *))                      \
-  X(cublasLtMatmulAlgoConfigSetAttribute, int,                                 \
-    (struct lt_algorithm *, int, const void *, size_t))                        \
-  X(cublasLtMatmulAlgoConfigGetAttribute, int,                                 \
-    (const struct lt_algorithm *, int, void *, size_t, size_t *))              \
-  X(cublasLtMatmul, int,                                                       \
-    (void *, void *, const void *, const void *, void *, const void *, void *, \
-     const void *, const void *, void *, void *, void *,                       \
-     const struct lt_algorithm *, void *, size_t, void *))
-
-static struct {
-#define FIELD(name, result, parameters) result(*name) parameters;
-  LT_LIST(FIELD)
-#undef FIELD
-} lt;
+struct lt_functions cuvil_lt;
 static bool loaded;
 
 static enum cuvil_status load(void) {
@@ -79,45 +39,24 @@ static enum cuvil_status load(void) {
   CUVIL_TRY(cuvil_dynamic_symbols(handle, "cuBLASLt", names, pointers, COUNT));
   int at = 0;
 #define STORE(name, result, parameters) \
-  lt.name = (result(*) parameters)pointers[at++];
+  cuvil_lt.name = (result(*) parameters)pointers[at++];
   LT_LIST(STORE)
 #undef STORE
   loaded = true;
   return CUVIL_OK;
 }
 
-static enum cuvil_status checked(int result, const char *call) {
+enum cuvil_status cuvil_lt_checked(int result, const char *call) {
   if (result == LT_SUCCESS) return CUVIL_OK;
-  const char *text = lt.cublasLtGetStatusString(result);
+  const char *text = cuvil_lt.cublasLtGetStatusString(result);
   return CUVIL_FAIL(CU_ERR_LIBRARY, "%s: %s (%d)", call, text ? text : "?",
                     result);
 }
-#define LT(name, ...) checked(lt.name(__VA_ARGS__), #name)
 
 /* ---- a call as descriptors */
 
-struct matrix {
-  int type; /* cudaDataType */
-  bool trans;
-  int64_t ld;
-};
-
-struct lt_call {
-  struct cuvil_library_call base;
-  void *handle; /* the GPU's, borrowed */
-  int64_t m, n, k, batch, strides[4];
-  struct matrix a, b, c, d;
-  int compute, epilogue, bias_type;
-  bool bias;
-  float alpha, beta;
-  int64_t workspace_limit; /* bytes that the program gives */
-  void *desc, *layout_a, *layout_b, *layout_c, *layout_d; /* as A, B named by
-                                        us; owned */
-  struct lt_algorithm algorithm;
-};
-
 static enum cuvil_status read_matrix(const json_t *call, const char *key,
-                                     struct matrix *out) {
+                                     struct lt_matrix *out) {
   const json_t *matrix = json_object_get(call, key);
   int dtype;
   if (!json_is_object(matrix))
@@ -216,7 +155,7 @@ static enum cuvil_status read_call(const json_t *json, int64_t workspace,
 
 /* rows and columns as cuBLASLt sees them: the transpose of what is stored. */
 static enum cuvil_status make_layout(const struct lt_call *call,
-                                     const struct matrix *matrix,
+                                     const struct lt_matrix *matrix,
                                      int64_t stored_rows, int64_t stored_cols,
                                      int64_t stride, void **out) {
   if (matrix->ld < stored_cols)
@@ -239,7 +178,7 @@ static enum cuvil_status set_int(void *desc, int attribute, int32_t value) {
 }
 
 static enum cuvil_status make_descriptors(struct lt_call *call) {
-  const struct matrix *a = &call->a, *b = &call->b;
+  const struct lt_matrix *a = &call->a, *b = &call->b;
   CUVIL_TRY(LT(cublasLtMatmulDescCreate, &call->desc, call->compute, LT_R_32F));
   CUVIL_TRY(set_int(call->desc, LT_DESC_TRANSA, b->trans ? LT_OP_T : LT_OP_N));
   CUVIL_TRY(set_int(call->desc, LT_DESC_TRANSB, a->trans ? LT_OP_T : LT_OP_N));
@@ -264,11 +203,11 @@ static enum cuvil_status make_descriptors(struct lt_call *call) {
 
 static void destroy(struct cuvil_library_call *base) {
   struct lt_call *call = (struct lt_call *)base;
-  if (call->desc) lt.cublasLtMatmulDescDestroy(call->desc);
+  if (call->desc) cuvil_lt.cublasLtMatmulDescDestroy(call->desc);
   void *const layouts[] = {call->layout_a, call->layout_b, call->layout_c,
                            call->layout_d};
   for (int i = 0; i < 4; i++)
-    if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
+    if (layouts[i]) cuvil_lt.cublasLtMatrixLayoutDestroy(layouts[i]);
   free(call);
 }
 
@@ -334,7 +273,7 @@ static bool algorithm_from_bytes(const json_t *json, struct lt_algorithm *out) {
   const char *hex = json_string_value(json_object_get(json, "data"));
   json_int_t version = json_integer_value(json_object_get(json, "version"));
   if (!hex || strlen(hex) != 128 || version < 0 ||
-      (size_t)version != lt.cublasLtGetVersion())
+      (size_t)version != cuvil_lt.cublasLtGetVersion())
     return false;
   for (int i = 0; i < 8; i++) {
     char digits[17];
@@ -374,7 +313,7 @@ static enum cuvil_status algorithm_to_json(const struct lt_call *call,
              (unsigned long long)algorithm->data[i]);
   json_object_set_new(*out, "data", json_string(hex));
   json_object_set_new(*out, "version",
-                      json_integer((json_int_t)lt.cublasLtGetVersion()));
+                      json_integer((json_int_t)cuvil_lt.cublasLtGetVersion()));
   return CUVIL_OK;
 }
 
@@ -394,18 +333,19 @@ static enum cuvil_status set_preferences(void *preference, uint64_t workspace) {
   return CUVIL_OK;
 }
 
-static enum cuvil_status heuristics(const struct lt_call *call, int limit,
+static enum cuvil_status heuristics(const struct lt_call *call,
+                                    int64_t workspace, int limit,
                                     struct lt_heuristic *out, int *out_count) {
   void *preference = NULL;
   *out_count = 0;
   CUVIL_TRY(LT(cublasLtMatmulPreferenceCreate, &preference));
   enum cuvil_status status = CUVIL_OK;
-  CUVIL_TRY_GOTO(set_preferences(preference, (uint64_t)call->workspace_limit));
+  CUVIL_TRY_GOTO(set_preferences(preference, (uint64_t)workspace));
   CUVIL_TRY_GOTO(LT(cublasLtMatmulAlgoGetHeuristic, call->handle, call->desc,
                     call->layout_b, call->layout_a, call->layout_c,
                     call->layout_d, preference, limit, out, out_count));
 fail:
-  lt.cublasLtMatmulPreferenceDestroy(preference);
+  cuvil_lt.cublasLtMatmulPreferenceDestroy(preference);
   return status;
 }
 
@@ -420,7 +360,7 @@ static enum cuvil_status choose_algorithm(struct lt_call *call,
   struct lt_heuristic first;
   int count;
   memset(&first, 0, sizeof first);
-  CUVIL_TRY(heuristics(call, 1, &first, &count));
+  CUVIL_TRY(heuristics(call, call->workspace_limit, 1, &first, &count));
   if (count < 1 || first.state != LT_SUCCESS)
     return CUVIL_FAIL(CU_ERR_LIBRARY,
                       "cuBLASLt has no algorithm for this "
@@ -495,26 +435,59 @@ static enum cuvil_status add_choice(const struct lt_call *call,
   return status;
 }
 
+/* Appends those of `found` that work and are not in the list yet. */
+static void take_new(const struct lt_heuristic *found, int found_count,
+                     int limit, struct lt_heuristic *list, int *count) {
+  for (int i = 0; i < found_count && *count < limit; i++) {
+    bool is_new = found[i].state == LT_SUCCESS;
+    for (int j = 0; j < *count && is_new; j++)
+      is_new = memcmp(&found[i].algorithm, &list[j].algorithm,
+                      sizeof list[j].algorithm) != 0;
+    if (is_new) list[(*count)++] = found[i];
+  }
+}
+
+/* The heuristic's answers, best first; then what it says to a caller without
+ * workspace; then what can be enumerated. */
+static enum cuvil_status list_algorithms(const struct lt_call *call, int limit,
+                                         struct lt_heuristic *list,
+                                         struct lt_heuristic *found,
+                                         int *count) {
+  int found_count = 0;
+  CUVIL_TRY(
+      heuristics(call, call->workspace_limit, limit, found, &found_count));
+  take_new(found, found_count, limit, list, count);
+  if (*count == limit) return CUVIL_OK;
+  /* To have none for less room is an answer. */
+  memset(found, 0, sizeof *found * (size_t)limit);
+  if (heuristics(call, 0, limit, found, &found_count) == CUVIL_OK)
+    take_new(found, found_count, limit, list, count);
+  if (*count == limit) return CUVIL_OK;
+  CUVIL_TRY(cuvil_lt_enumerate(call, list, *count, limit - *count, found,
+                               &found_count));
+  take_new(found, found_count, limit, list, count);
+  return CUVIL_OK;
+}
+
 static enum cuvil_status choices(struct cuvil_gpu *gpu, const json_t *json,
                                  int limit, json_t **out) {
-  enum { MOST = 64 };
-  struct lt_heuristic found[MOST];
   struct lt_call *call;
   int count = 0;
   enum cuvil_status status = CUVIL_OK;
   CUVIL_TRY(open_call(gpu, json, DEFAULT_WORKSPACE, &call));
   json_t *array = json_array();
-  if (!array)
+  struct lt_heuristic *list = calloc(2 * (size_t)limit + 1, sizeof *list);
+  if (!array || !list)
     CUVIL_TRY_GOTO(CUVIL_FAIL(CU_ERR_OUT_OF_MEMORY, "library choices"));
-  memset(found, 0, sizeof found);
-  CUVIL_TRY_GOTO(heuristics(call, limit < MOST ? limit : MOST, found, &count));
+  CUVIL_TRY_GOTO(list_algorithms(call, limit, list, list + limit, &count));
   for (int i = 0; i < count; i++)
-    if (found[i].state == LT_SUCCESS)
-      CUVIL_TRY_GOTO(add_choice(call, json, &found[i], array));
+    CUVIL_TRY_GOTO(add_choice(call, json, &list[i], array));
   *out = array;
+  free(list);
   destroy(&call->base);
   return CUVIL_OK;
 fail:
+  free(list);
   json_decref(array);
   destroy(&call->base);
   return status;
@@ -522,13 +495,13 @@ fail:
 
 static void version(char *out, size_t size) {
   if (load() != CUVIL_OK) return;
-  size_t number = lt.cublasLtGetVersion();
+  size_t number = cuvil_lt.cublasLtGetVersion();
   snprintf(out, size, "%zu.%zu.%zu", number / 10000, number / 100 % 100,
            number % 100);
 }
 
 void cuvil_cublaslt_close(struct cuvil_gpu *gpu) {
-  if (gpu->cublaslt) lt.cublasLtDestroy(gpu->cublaslt);
+  if (gpu->cublaslt) cuvil_lt.cublasLtDestroy(gpu->cublaslt);
   gpu->cublaslt = NULL;
 }
 

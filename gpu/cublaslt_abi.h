@@ -50,6 +50,21 @@ enum {
   LT_CONFIG_CLUSTER = 8
 };
 
+enum {
+  LT_CAP_SPLIT_K = 0,
+  LT_CAP_REDUCTION_MASK = 1,
+  LT_CAP_SWIZZLE = 2,
+  LT_CAP_TILES = 6, /* arrays of 32 bits, as STAGES */
+  LT_CAP_CUSTOM_MOST = 7,
+  LT_CAP_STAGES = 13
+};
+enum { /* blocks along rows and columns of D as the library sees it */
+       LT_CLUSTER_AUTO = 0,
+       LT_CLUSTER_1X1 = 2,
+       LT_CLUSTER_2X1 = 3,
+       LT_CLUSTER_1X2 = 5
+};
+
 struct lt_algorithm {
   uint64_t data[8];
 };

@@ -3,8 +3,10 @@
  * It computes column-major products of floats, with bias, relu and beta, as
  * the real one documents it, so that a test can see whether our row-major
  * calls come out right.  Two algorithms: 7 with tile and stages that can be
- * set, 8 whose last word no setting reaches and which needs 4096 bytes of
- * workspace.  Version 130100, or $CUVIL_FAKE_LT_VERSION.
+ * set (tile 14 or 15, of which this product takes 15; stages 0, 3, 5; parts of
+ * K joined in fp32, 1024 bytes of workspace each; swizzle), 8 whose last word
+ * no setting reaches and which needs 4096 bytes of workspace.  Version 130100,
+ * or $CUVIL_FAKE_LT_VERSION.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -51,6 +53,12 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a,
 API int cublasLtMatmulAlgoInit(void *handle, int compute, int scale, int a,
                                int b, int c, int d, int id,
                                struct lt_algorithm *out);
+API int cublasLtMatmulAlgoGetIds(void *handle, int compute, int scale, int a,
+                                 int b, int c, int d, int most, int *out,
+                                 int *count);
+API int cublasLtMatmulAlgoCapGetAttribute(const struct lt_algorithm *algorithm,
+                                          int which, void *out, size_t size,
+                                          size_t *written);
 API int cublasLtMatmulAlgoCheck(void *handle, void *desc, void *a, void *b,
                                 void *c, void *d,
                                 const struct lt_algorithm *algorithm,
@@ -155,7 +163,8 @@ int cublasLtMatmulPreferenceSetAttribute(void *preference, int which,
 
 /* data[0]: id; data[which]: a setting; data[7], half: what none reaches. */
 static size_t workspace_of(const struct lt_algorithm *algorithm) {
-  return algorithm->data[0] == 8 ? 4096 : 0;
+  uint64_t more = algorithm->data[LT_CONFIG_SPLIT_K];
+  return algorithm->data[0] == 8 ? 4096 : more ? 1024 * (more + 1) : 0;
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b,
@@ -189,6 +198,33 @@ int cublasLtMatmulAlgoInit(void *handle, int compute, int scale, int a, int b,
   return id == 7 || id == 8 ? 0 : BAD;
 }
 
+int cublasLtMatmulAlgoGetIds(void *handle, int compute, int scale, int a, int b,
+                             int c, int d, int most, int *out, int *count) {
+  (void)handle, (void)compute, (void)scale, (void)a, (void)b, (void)c, (void)d;
+  *count = 0;
+  for (int id = 7; id <= 8 && *count < most; id++)
+    out[(*count)++] = id;
+  return 0;
+}
+
+int cublasLtMatmulAlgoCapGetAttribute(const struct lt_algorithm *algorithm,
+                                      int which, void *out, size_t size,
+                                      size_t *written) {
+  static const uint32_t tiles[] = {14, 15}, stages[] = {0, 3, 5}, one[] = {1};
+  static const uint32_t reductions[] = {LT_REDUCTION_COMPUTE_TYPE};
+  const uint32_t *from = one;
+  size_t bytes = 4;
+  if (algorithm->data[0] != 7) return BAD;
+  if (which == LT_CAP_TILES) from = tiles, bytes = sizeof tiles;
+  if (which == LT_CAP_STAGES) from = stages, bytes = sizeof stages;
+  if (which == LT_CAP_REDUCTION_MASK) from = reductions;
+  if (which == LT_CAP_CUSTOM_MOST) return BAD;
+  if (size < bytes) return BAD;
+  memcpy(out, from, bytes);
+  *written = bytes;
+  return 0;
+}
+
 int cublasLtMatmulAlgoCheck(void *handle, void *desc, void *a, void *b, void *c,
                             void *d, const struct lt_algorithm *algorithm,
                             struct lt_heuristic *out) {
@@ -196,6 +232,9 @@ int cublasLtMatmulAlgoCheck(void *handle, void *desc, void *a, void *b, void *c,
   uint64_t hidden = algorithm->data[7] >> 32;
   if (algorithm->data[0] == 8 && hidden != HIDDEN) return UNSUPPORTED;
   if (algorithm->data[0] == 7 && algorithm->data[LT_CONFIG_TILE] != 15)
+    return UNSUPPORTED;
+  if ((algorithm->data[LT_CONFIG_SPLIT_K] != 0) !=
+      (algorithm->data[LT_CONFIG_REDUCTION] == LT_REDUCTION_COMPUTE_TYPE))
     return UNSUPPORTED;
   out->workspace = workspace_of(algorithm);
   return 0;

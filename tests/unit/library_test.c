@@ -136,7 +136,7 @@ static enum cuvil_status try_call(const json_t *call) {
 static void test_matmul_choices(void **state) {
   (void)state;
   json_t *call = small_matmul(), *choices;
-  OK(cuvil_library_choices(gpu, "cublaslt", call, 8, &choices));
+  OK(cuvil_library_choices(gpu, "cublaslt", call, 2, &choices));
   assert_int_equal(json_array_size(choices), 2);
   json_t *first = json_array_get(choices, 0);
   json_t *algorithm = json_object_get(first, "algorithm");
@@ -161,6 +161,47 @@ static void test_matmul_choices(void **state) {
   json_decref(choices);
   OK(cuvil_library_choices(gpu, "cublaslt", call, 1, &choices));
   assert_int_equal(json_array_size(choices), 1);
+  json_decref(choices);
+  json_decref(call);
+}
+
+/* What the heuristic leaves out: nearest to its answers first, each of them
+ * once, each usable as it is written, within the workspace. */
+static void test_matmul_enumerated(void **state) {
+  (void)state;
+  static const char *const settings[] = {"id",      "tile",      "stages",
+                                         "split_k", "reduction", "swizzle",
+                                         "custom",  "cluster"};
+  json_t *call = small_matmul(), *choices, *again;
+  OK(cuvil_library_choices(gpu, "cublaslt", call, 200, &choices));
+  /* Algorithm 7 with tile 15: three stages, swizzle, whole or in 7 splits, and
+   * algorithm 8 as the heuristic has it. */
+  size_t count = json_array_size(choices);
+  assert_int_equal(count, 3 * 2 * 8 + 1);
+  int before = 0;
+  json_t *named = json_object_get(json_array_get(choices, 1), "algorithm");
+  for (size_t i = 2; i < count; i++) {
+    json_t *choice = json_array_get(choices, i);
+    json_t *algorithm = json_object_get(choice, "algorithm");
+    int different = 0;
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++)
+      different += !json_equal(json_object_get(algorithm, settings[s]),
+                               json_object_get(named, settings[s]));
+    assert_true(different >= before);
+    before = different;
+    OK(try_call(choice));
+    for (size_t j = 0; j < i; j++)
+      assert_false(json_equal(
+          algorithm, json_object_get(json_array_get(choices, j), "algorithm")));
+  }
+  OK(cuvil_library_choices(gpu, "cublaslt", call, 200, &again));
+  assert_true(json_equal(choices, again));
+  json_decref(again);
+  json_decref(choices);
+  /* Room for three parts and no more. */
+  json_object_set_new(call, "workspace", json_integer(3072));
+  OK(cuvil_library_choices(gpu, "cublaslt", call, 200, &choices));
+  assert_int_equal(json_array_size(choices), 3 * 2 * 3);
   json_decref(choices);
   json_decref(call);
 }
@@ -466,6 +507,7 @@ int main(void) {
       cmocka_unit_test(test_versions),
       cmocka_unit_test(test_matmul),
       cmocka_unit_test(test_matmul_choices),
+      cmocka_unit_test(test_matmul_enumerated),
       cmocka_unit_test(test_matmul_refusals),
       cmocka_unit_test(test_convolution),
       cmocka_unit_test(test_attention),

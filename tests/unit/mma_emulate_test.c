@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "kernels/family.h"
 #include "tests/support/problem_bench.h"
+#include "tests/support/problems.h"
 
 /* ---- asm("name operands" : "=r"(a) : "r"(b) : "memory") -> emu_name(a, b) */
 static const char *skip_string(const char *p) { /* at the opening quote */
@@ -303,12 +304,13 @@ enum { CASES = sizeof cases / sizeof *cases };
 
 /* On sm_90, where clusters and programmatic launch are; every second point on
  * sm_80.  The default in a long check only: it is one of the points. */
-static void run_case(int index, int points, bool with_default) {
-  const struct cuvil_family *family = cuvil_family_find(cases[index].family);
-  struct cuvil_rng rng = {100 + (uint64_t)index};
+static void run_problem(const char *id, const char *text, uint64_t seed,
+                        int points, bool with_default) {
+  const struct cuvil_family *family = cuvil_family_find(id);
+  struct cuvil_rng rng = {seed};
   struct cuvil_bench bench;
   assert_non_null(family);
-  cuvil_bench_set_up(&bench, cases[index].problem);
+  cuvil_bench_set_up(&bench, text);
   cuvil_bench_randomise(&bench, 5);
   cuvil_bench_run(&bench, 2);
   struct cuvil_query query = {&bench.problem, cuvil_arch_find("sm_90"), NULL};
@@ -321,7 +323,7 @@ static void run_case(int index, int points, bool with_default) {
   }
   uint64_t size = cuvil_space_size(query.space);
   for (int i = 0, tries = 0; i < points; tries++) {
-    if (tries > 1000000) fail_msg("no point for %s", cases[index].problem);
+    if (tries > 1000000) fail_msg("no point for %s", text);
     query.arch = cuvil_arch_find(i % 3 == 2 ? "sm_80" : "sm_90");
     cuvil_space_point(query.space, cuvil_rng_below(&rng, size), &config);
     if (!cuvil_family_allows(family, &query, &config, false, NULL, NULL))
@@ -339,11 +341,38 @@ static void test_points(void **state) {
   bool full = getenv("CUVIL_TEST_FULL") != NULL;
   for (int i = 0; i < CASES; i++)
     if (!only || strcmp(only, cases[i].family) == 0)
-      run_case(i, full ? 12 : 1, full);
+      run_problem(cases[i].family, cases[i].problem, 100 + (uint64_t)i,
+                  full ? 12 : 1, full);
+}
+
+/* Random products that are small enough: one point of each. */
+static void test_random(void **state) {
+  static const char *const ids[] = {"gemm_skinny", "gemm_mma", "gemm_simt"};
+  static struct cuvil_problem problem; /* large */
+  struct cuvil_rng rng = {77};
+  char text[512];
+  (void)state;
+  int wanted = getenv("CUVIL_TEST_FULL") ? 60 : 1;
+  for (int f = 0; f < 3; f++) {
+    const struct cuvil_family *family = cuvil_family_find(ids[f]);
+    if (only && strcmp(only, ids[f]) != 0) continue;
+    for (int done = 0; done < wanted;) {
+      cuvil_test_random_gemm(&rng, text, sizeof text);
+      if (cuvil_problem_parse(text, &problem) != CUVIL_OK)
+        fail_msg("%s: %s", text, cuvil_last_error());
+      double flops = cuvil_problem_flops(&problem);
+      if (flops < 1e5 || flops > 1e7 ||
+          !family->applicable(&problem, cuvil_arch_find("sm_90")))
+        continue;
+      run_problem(ids[f], text, (uint64_t)done + 1, 1, true);
+      done++;
+    }
+  }
 }
 
 int main(int argc, char **argv) {
   if (argc > 1) only = argv[1];
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_points)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_points),
+                                     cmocka_unit_test(test_random)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
