@@ -1,6 +1,7 @@
 /* gemm_skinny.c - matrix products of few rows (m <= 64: decoding, classifiers,
- * vocabularies), which memory bounds: which problems, what a point costs, what
- * it is predicted to take, which point an untuned compile gets.
+ * vocabularies) or few columns (n <= 64), which memory bounds: which problems,
+ * what a point costs, what it is predicted to take, which point an untuned
+ * compile gets.
  *
  * The prediction is Little's law: an SM's share of the memory's rate, or what
  * its rings keep under way divided by the latency, whichever is less; beside
@@ -19,20 +20,6 @@ const char *const cuvil_skinny_param_names[CUVIL_SKINNY_PARAMS] = {
  * thread's registers only. */
 enum { PLAIN_ROWS = 8 };
 
-static bool applicable(const struct cuvil_problem *problem,
-                       const struct cuvil_arch *arch) {
-  struct cuvil_mma_view view;
-  if (arch->cc < 80 || problem->kind != CUVIL_KIND_GEMM ||
-      !cuvil_mma_view(problem, &view))
-    return false;
-  if (view.element != CUVIL_F16 && view.element != CUVIL_BF16 &&
-      view.element != CUVIL_F32)
-    return false;
-  bool tensor = view.element != CUVIL_F32 || problem->tf32;
-  return view.m <= (tensor ? CUVIL_SKINNY_ROWS : PLAIN_ROWS) &&
-         view.batch <= 1024;
-}
-
 static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
@@ -45,6 +32,43 @@ static int out_piece(const struct cuvil_mma_view *view) {
   int64_t piece =
       smaller(cuvil_divisibility(view->n), cuvil_divisibility(view->pitch));
   return (int)smaller(8, smaller(piece, cuvil_divisibility(view->step)));
+}
+
+static bool view_of(const struct cuvil_problem *problem,
+                    struct cuvil_skinny *s) {
+  struct cuvil_mma_view *v = &s->view;
+  if (problem->kind != CUVIL_KIND_GEMM || !cuvil_mma_view(problem, v))
+    return false;
+  s->out_piece = out_piece(v);
+  s->kept_constant = problem->operands[CUVIL_GEMM_A].weight;
+  s->swapped = v->m > CUVIL_SKINNY_ROWS;
+  if (!s->swapped) return true;
+  struct cuvil_mma_view as = *v;
+  v->m = as.n;
+  v->n = as.m;
+  v->a_vector = as.b_vector;
+  v->b_vector = as.a_vector;
+  v->a_transposed = as.b_transposed;
+  v->b_transposed = as.a_transposed;
+  v->pitch_a = as.pitch_b;
+  v->pitch_b = as.pitch_a;
+  v->step_a = as.step_b;
+  v->step_b = as.step_a;
+  v->b_constant = s->kept_constant;
+  s->kept_constant = as.b_constant;
+  return true;
+}
+
+static bool applicable(const struct cuvil_problem *problem,
+                       const struct cuvil_arch *arch) {
+  struct cuvil_skinny s;
+  if (arch->cc < 80 || !view_of(problem, &s)) return false;
+  if (s.view.element != CUVIL_F16 && s.view.element != CUVIL_BF16 &&
+      s.view.element != CUVIL_F32)
+    return false;
+  bool tensor = s.view.element != CUVIL_F32 || problem->tf32;
+  return s.view.m <= (tensor ? CUVIL_SKINNY_ROWS : PLAIN_ROWS) &&
+         s.view.batch <= 1024;
 }
 
 static int sums_of(const struct cuvil_skinny *s) {
@@ -92,11 +116,10 @@ bool cuvil_skinny_of(const struct cuvil_query *query,
       .tensor = v[CUVIL_SKINNY_TENSOR] != 0,
       .pdl = v[CUVIL_SKINNY_PDL] != 0,
   };
-  if (!cuvil_mma_view(query->problem, &s->view)) return false;
+  if (!view_of(query->problem, s)) return false;
   s->tile_n = s->warp_n * s->warps_n;
   s->threads = 32 * s->warps_n * s->slice_k;
   s->sums = sums_of(s);
-  s->out_piece = out_piece(&s->view);
   s->ring_bytes = s->threads / 32 * s->stages * 64 * s->warp_n * s->groups;
   s->tiles = cuvil_ceil_div(s->view.n, s->tile_n);
   s->workers = workers_of(s, query->arch);
@@ -108,13 +131,23 @@ bool cuvil_skinny_of(const struct cuvil_query *query,
   return s->chunk >= 1 && fits(s, query->problem->tf32);
 }
 
+/* As sums lie in skinny_multiply.cuh. */
 static int shared_of(const struct cuvil_skinny *s) {
-  int rows = s->tensor ? (s->tile_m + 7) / 8 * 8 : s->tile_m;
-  int sums = s->slice_k * rows * (s->tile_n + 4) * 4 + 16;
+  int blocks = (s->tile_m + 7) / 8;
+  int rows = s->tensor ? blocks * 8 : s->tile_m;
+  int tile = s->swapped ? s->tile_n * (blocks * 8 + (blocks % 2 ? 16 : 8))
+                        : rows * (s->tile_n + 4);
+  int sums = s->slice_k * tile * 4 + 16;
   int64_t panel = s->chunk * s->turn_bytes;
   int64_t front =
       s->persist ? s->ring_bytes + sums : larger(s->ring_bytes, sums);
   return (int)smaller(front + panel, INT32_MAX);
+}
+
+/* Of the sums that a block hands over. */
+static uint64_t part_floats(const struct cuvil_skinny *s) {
+  int rows = s->swapped ? (s->tile_m + 7) / 8 * 8 : s->tile_m;
+  return (uint64_t)rows * (uint64_t)s->tile_n;
 }
 
 /* Registers as they come out, within about ten. */
@@ -138,8 +171,7 @@ bool cuvil_skinny_derive(const struct cuvil_query *query,
   int64_t jobs = s.tiles * s.view.batch;
   if (s.split > 1 && !s.cluster)
     out->workspace_bytes =
-        (uint64_t)(jobs * s.split) * s.tile_m * s.tile_n * 4 +
-        (uint64_t)jobs * 4;
+        (uint64_t)(jobs * s.split) * part_floats(&s) * 4 + (uint64_t)jobs * 4;
   if (s.cluster && (s.split < 2 || s.split > arch->max_cluster)) return false;
   if (s.pdl && arch->cc < 90) return false;
   /* Two blocks on an SM are compiled for half of its registers each. */
@@ -232,18 +264,18 @@ static void default_config(const struct cuvil_query *query,
                                   {32, 2, 4, 3}, {32, 4, 2, 4}, {64, 1, 4, 3},
                                   {64, 2, 2, 3}, {32, 2, 2, 4}};
   static const int splits[] = {1, 2, 4, 8, 16, 32};
-  struct cuvil_mma_view view;
+  struct cuvil_skinny s;
   double best = INFINITY;
   *out = (struct cuvil_config){{0}};
-  if (!cuvil_mma_view(query->problem, &view)) return; /* not asked for these */
-  bool tensor = view.element != CUVIL_F32 || query->problem->tf32;
+  if (!view_of(query->problem, &s)) return; /* not asked for these */
+  bool tensor = s.view.element != CUVIL_F32 || query->problem->tf32;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (size_t j = 0; j < sizeof splits / sizeof *splits; j++)
       for (int panel = 32; panel <= 64; panel *= 2) {
         struct cuvil_config config = {{0}};
         struct cuvil_derived derived;
         int64_t *v = config.value;
-        v[CUVIL_SKINNY_TILE_M] = default_rows(view.m, tensor);
+        v[CUVIL_SKINNY_TILE_M] = default_rows(s.view.m, tensor);
         v[CUVIL_SKINNY_WARP_N] = shapes[i][0];
         v[CUVIL_SKINNY_WARPS_N] = shapes[i][1];
         v[CUVIL_SKINNY_SLICE_K] = shapes[i][2];
@@ -267,8 +299,9 @@ const struct cuvil_family cuvil_family_gemm_skinny = {
     .id = "gemm_skinny",
     .version = 1,
     .about =
-        "matrix product of up to 64 rows: weights streamed once through "
-        "cp.async rings, mma.sync or FFMA, split K by cluster or semaphore",
+        "matrix product of up to 64 rows or columns: the other operand "
+        "streamed "
+        "once through cp.async rings, mma.sync or FFMA, split K",
     .kinds = 1u << CUVIL_KIND_GEMM,
     .applicable = applicable,
     .default_config = default_config,

@@ -1,5 +1,7 @@
 // gemm_skinny.cu - C[m,n] = A times B for few rows (m <= TILE_M): the weights B
-// stream through once, A stays in shared memory.
+// stream through once, A stays in shared memory.  SWAPPED: the same for few
+// columns: the rows of A stream, B stays; what is called weights here is A then,
+// m counts columns of the result and n its rows.
 //
 // 1. Every warp sets its ring of weight copies going (skinny_stream.cuh).  With
 //    PDL and constant weights that is before the kernel in front has ended.
@@ -81,15 +83,15 @@ constexpr int SUMS_AT = PERSIST ? RING_BYTES : 0;
 constexpr int PANEL_AT = PERSIST                 ? RING_BYTES + SUM_ROOM
                          : RING_BYTES > SUM_ROOM ? RING_BYTES
                                                  : SUM_ROOM;
-constexpr int IN_ROW = TILE_N / OUT_PIECE, QUADS = TILE_N / 4;
+constexpr int QUADS = MINOR / 4;
 
 template <int V>
-DEVICE void add_slices(float (&v)[V], const u8 *sums, int row, int column) {
+DEVICE void add_slices(float (&v)[V], const u8 *sums, int major, int minor) {
 #pragma unroll
   for (int s = 0; s < SLICE_K; s++) {
     float w[V];
     load_vector<V, V>(
-        (const float *)(sums + s * SUM_BYTES + sum_place(row, column)), w);
+        (const float *)(sums + s * SUM_BYTES + sum_place(major, minor)), w);
 #pragma unroll
     for (int j = 0; j < V; j++) v[j] = s ? v[j] + w[j] : w[j];
   }
@@ -97,9 +99,9 @@ DEVICE void add_slices(float (&v)[V], const u8 *sums, int row, int column) {
 
 #if CLUSTER
 // The slices' sums into the first of them, that the cluster need read one only.
-DEVICE void fold_slices(u8 *sums, int m) {
+DEVICE void fold_slices(u8 *sums, int majors) {
   if (SLICE_K == 1) return;
-  for (int i = threadIdx.x; i < m * QUADS; i += THREADS) {
+  for (int i = threadIdx.x; i < majors * QUADS; i += THREADS) {
     float v[4];
     add_slices(v, sums, i / QUADS, i % QUADS * 4);
     store_vector<4, 4>((float *)(sums + sum_place(i / QUADS, i % QUADS * 4)),
@@ -109,14 +111,14 @@ DEVICE void fold_slices(u8 *sums, int m) {
 // By the order of ranks from this block's own on, so that not all read the same
 // block at the same time.
 template <int V>
-DEVICE void add_cluster(float (&v)[V], u32 sums, int row, int column, int rank,
-                        int ranks) {
+DEVICE void add_cluster(float (&v)[V], u32 sums, int major, int minor,
+                        int rank, int ranks) {
 #pragma unroll
   for (int j = 0; j < V; j++) v[j] = 0.0f;
 #pragma unroll 4
   for (int i = 0; i < ranks; i++) {
     const int r = rank + i < ranks ? rank + i : rank + i - ranks;
-    const u32 from = cluster_address(sums + sum_place(row, column), r);
+    const u32 from = cluster_address(sums + sum_place(major, minor), r);
     if (V < 4) {
 #pragma unroll
       for (int j = 0; j < V; j++) v[j] += load_cluster_word(from + j * 4);
@@ -132,15 +134,15 @@ DEVICE void add_cluster(float (&v)[V], u32 sums, int row, int column, int rank,
   }
 }
 #else
-constexpr int PART = TILE_M * TILE_N; // floats of a part
+constexpr int PART = SWAPPED ? MINOR * TILE_N : TILE_M * TILE_N; // floats
 template <int V>
-DEVICE void add_parts(float (&v)[V], const float *parts, int row, int column,
+DEVICE void add_parts(float (&v)[V], const float *parts, int major, int minor,
                       int split) {
 #pragma unroll
   for (int j = 0; j < V; j++) v[j] = 0.0f;
 #pragma unroll 4
   for (int i = 0; i < split; i++) {
-    const float *from = parts + (i64)i * PART + row * TILE_N + column;
+    const float *from = parts + (i64)i * PART + major * MINOR + minor;
     if (V < 4) {
 #pragma unroll
       for (int j = 0; j < V; j++) v[j] += load_far_word(from + j);
@@ -157,9 +159,9 @@ DEVICE void add_parts(float (&v)[V], const float *parts, int row, int column,
 }
 // Hands this block's sums over; true in the block that came last.
 DEVICE bool hand_over(float *parts, u8 *sums, int *semaphore, int part,
-                      int split, int m) {
+                      int split, int majors) {
   float *mine = parts + (i64)part * PART;
-  for (int i = threadIdx.x; i < m * QUADS; i += THREADS) {
+  for (int i = threadIdx.x; i < majors * QUADS; i += THREADS) {
     float v[4];
     add_slices(v, sums, i / QUADS, i % QUADS * 4);
     store_far(mine + i * 4, v);
@@ -211,7 +213,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #define NEXT(slot)                                                      \
   stream.next(slot, weights, n, k, pitch_b, tiles, turns,               \
               first_k + slice * STEP_K, warp_column, lane)
+#define FILL(turn, count)                                               \
+  fill_panel(base + PANEL_AT, rows, m, k, pitch_a,                      \
+             first_k + (turn) * TURN_K, (count) * (SLICE_K * GROUPS))
+  const bool whole = chunk >= turns;
 #if PDL && !B_CONSTANT
+#if A_CONSTANT
+  FILL(0, whole ? turns : chunk);
+#endif
   dependency_wait();
 #endif
 #pragma unroll
@@ -221,9 +230,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #endif
 
   // ---- the activations, or the first of them
-  const bool whole = chunk >= turns;
-  fill_panel(base + PANEL_AT, rows, m, k, pitch_a, first_k,
-             (whole ? turns : chunk) * (SLICE_K * GROUPS));
+#if !(PDL && !B_CONSTANT && A_CONSTANT)
+  FILL(0, whole ? turns : chunk);
+#endif
   __syncthreads();
 
   multiplier sums;
@@ -236,9 +245,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       if (!whole && at == chunk) {
         const int left = turns - turn;
         __syncthreads();
-        fill_panel(base + PANEL_AT, rows, m, k, pitch_a,
-                   first_k + turn * TURN_K,
-                   (left < chunk ? left : chunk) * (SLICE_K * GROUPS));
+        FILL(turn, left < chunk ? left : chunk);
         __syncthreads();
         at = 0;
       }
@@ -260,33 +267,41 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 
     // ---- sums to shared memory; a place that was read before is free by then
     __syncthreads();
-    sums.store(base + SUMS_AT + slice * SUM_BYTES + warp_column * 4, lane);
+    sums.store(base + SUMS_AT + slice * SUM_BYTES + sum_of(0, warp_column),
+               lane);
 #if CLUSTER
     const int rank = cluster_rank();
     const int first = rank * THREADS + threadIdx.x, stride = split * THREADS;
 #else
     const int first = threadIdx.x, stride = THREADS;
 #endif
-    const int column0 = tile * TILE_N, pieces = m * IN_ROW;
+    // The tile of the result: `majors` rows, each in pieces of its columns.
+    const int start = tile * TILE_N;
+    const int in_row = SWAPPED ? m / OUT_PIECE : TILE_N / OUT_PIECE;
+    const int majors = !SWAPPED             ? m
+                       : n - start < TILE_N ? n - start
+                                            : TILE_N;
+    const int pieces = majors * in_row, columns = SWAPPED ? m : n;
     epilogue_sides<OUT_PIECE> next;
-#define PLACE(piece)                                          \
-  const int row = (piece) / IN_ROW;                           \
-  const int column = column0 + (piece) % IN_ROW * OUT_PIECE;  \
+#define PLACE(piece)                                                       \
+  const int major = (piece) / in_row, minor = (piece) % in_row * OUT_PIECE; \
+  const int row = SWAPPED ? start + major : major;                         \
+  const int column = SWAPPED ? minor : start + minor;                      \
   const i64 place = OUT_START + (i64)row * pitch + column
-#define READ_SIDES(piece)                                             \
-  if ((piece) < pieces) {                                             \
-    PLACE(piece);                                                     \
-    if (column < n) {                                                 \
+#define READ_SIDES(piece)                                              \
+  if ((piece) < pieces) {                                              \
+    PLACE(piece);                                                      \
+    if (column < columns) {                                            \
       next.load_weights(place, POINT(row, column) EPILOGUE_ARGUMENTS); \
       next.load_others(place, POINT(row, column) EPILOGUE_ARGUMENTS);  \
-    }                                                                 \
+    }                                                                  \
   }
     READ_SIDES(first);
 
     // ---- the other warps and blocks
     __syncthreads();
 #if CLUSTER
-    fold_slices(shared + SUMS_AT, m);
+    fold_slices(shared + SUMS_AT, majors);
     cluster_arrive();
     cluster_wait();
     const bool mine = true;
@@ -299,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const float *parts = partial + job * split * PART;
     const bool mine =
         split == 1 || hand_over((float *)parts, shared + SUMS_AT,
-                                semaphore + job, part, split, m);
+                                semaphore + job, part, split, majors);
 #endif
 
     // ---- epilogue
@@ -307,15 +322,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
       const epilogue_sides<OUT_PIECE> now = next;
       READ_SIDES(piece + stride);
       PLACE(piece);
-      if (column >= n) continue;
+      if (column >= columns) continue;
       float v[OUT_PIECE];
 #if CLUSTER
-      add_cluster(v, base + SUMS_AT, row, column - column0, rank, split);
+      add_cluster(v, base + SUMS_AT, major, minor, rank, split);
 #else
       if (split > 1)
-        add_parts(v, parts, row, column - column0, split);
+        add_parts(v, parts, major, minor, split);
       else
-        add_slices(v, shared + SUMS_AT, row, column - column0);
+        add_slices(v, shared + SUMS_AT, major, minor);
 #endif
       epilogue_apply<OUT_PIECE>(v, now, true, place,
                                 POINT(row, column) EPILOGUE_ARGUMENTS);

@@ -4,7 +4,7 @@
 
 #include "kernels/common/mma.h"
 
-enum { CUVIL_SKINNY_ROWS = 64 }; /* of A, at most */
+enum { CUVIL_SKINNY_ROWS = 64 }; /* of A, or columns of C, at most */
 
 /* In the order of spaces/gemm_skinny.json; a unit test holds them together. */
 enum cuvil_skinny_param {
@@ -24,9 +24,12 @@ enum cuvil_skinny_param {
 };
 extern const char *const cuvil_skinny_param_names[CUVIL_SKINNY_PARAMS];
 
-/* A point beside a problem. */
+/* A point beside a problem.  The operand of few rows is kept, the other
+ * streams: swapped, where A has more rows than that and B few.  The view is as
+ * the kernel sees it: a is kept, b streams, m counts rows of a and n of b. */
 struct cuvil_skinny {
   struct cuvil_mma_view view;
+  bool swapped, kept_constant;
   int tile_m, warp_n, warps_n, slice_k, groups, stages, split, persist;
   bool cluster, tensor, pdl;
   int tile_n, threads;

@@ -25,7 +25,9 @@ static void define_point(struct cuvil_emission *e,
   cuvil_emission_define(e, "B_VECTOR", s->view.b_vector);
   cuvil_emission_define(e, "A_TRANSPOSED", s->view.a_transposed);
   cuvil_emission_define(e, "B_TRANSPOSED", s->view.b_transposed);
+  cuvil_emission_define(e, "A_CONSTANT", s->kept_constant);
   cuvil_emission_define(e, "B_CONSTANT", s->view.b_constant);
+  cuvil_emission_define(e, "SWAPPED", s->swapped);
   cuvil_emission_define(e, "BATCHED", s->view.batched);
   cuvil_emission_define(e, "OUT_PIECE", s->out_piece);
   cuvil_buf_printf(
@@ -89,8 +91,10 @@ static enum cuvil_status add_arguments(struct cuvil_emission *e,
                              view->pitch,
                              view->pitch_a,
                              view->pitch_b};
-  CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[CUVIL_GEMM_A], 0));
-  CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[CUVIL_GEMM_B], 0));
+  int kept = s->swapped ? CUVIL_GEMM_B : CUVIL_GEMM_A;
+  int streamed = s->swapped ? CUVIL_GEMM_A : CUVIL_GEMM_B;
+  CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[kept], 0));
+  CUVIL_TRY(cuvil_step_arg_buffer(step, e->buffers[streamed], 0));
   CUVIL_TRY(
       cuvil_step_arg_buffer(step, e->buffers[e->query->problem->output], 0));
   CUVIL_TRY(add_pointer(step, partial));

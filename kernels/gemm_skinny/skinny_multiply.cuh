@@ -12,13 +12,21 @@
 constexpr int M_BLOCKS = (TILE_M + 7) / 8;
 constexpr int GROUP_BYTES = M_BLOCKS * 512; // of the panel
 constexpr int STEP_BYTES = GROUPS * GROUP_BYTES;
+// Sums in shared memory lie as the result does, so that its columns are
+// neighbours: they are the streamed ones, or, SWAPPED, the panel's.  Pitches
+// keep apart in the banks what the lanes of a warp store together.
 constexpr int SUM_ROWS = TENSOR ? M_BLOCKS * 8 : TILE_M;
-// Four floats more than a row: what the lanes of a warp store together then
-// lies in different banks.
-constexpr int SUM_PITCH = TILE_N + 4;
-constexpr int SUM_BYTES = SUM_ROWS * SUM_PITCH * 4; // of a slice
-DEVICE u32 sum_place(int row, int column) {
-  return (row * SUM_PITCH + column) * 4;
+constexpr int MINOR = SWAPPED ? M_BLOCKS * 8 : TILE_N; // neighbours of a row
+constexpr int SUM_PITCH =
+    SWAPPED ? MINOR + (M_BLOCKS % 2 ? 16 : 8) : TILE_N + 4;
+constexpr int SUM_BYTES = (SWAPPED ? TILE_N : SUM_ROWS) * SUM_PITCH * 4;
+// Of a sum, by its place in the result's tile ...
+DEVICE u32 sum_place(int major, int minor) {
+  return (major * SUM_PITCH + minor) * 4;
+}
+// ... and by panel row and streamed column.
+DEVICE u32 sum_of(int row, int column) {
+  return SWAPPED ? sum_place(column, row) : sum_place(row, column);
 }
 
 DEVICE void widen(float (&v)[PIECE_K], const u32 (&w)[4]) {
@@ -119,10 +127,16 @@ struct multiplier {
 #pragma unroll
       for (int j = 0; j < M_BLOCKS; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-          store_shared_word(to + sum_place(j * 8 + lane % 4 * 2 + e % 2,
-                                           i * 16 + lane / 4 + e / 2 * 8),
-                            sum[i][j][e]);
+        for (int e = 0; e < 4; e += 2) {
+          const u32 at = to + sum_of(j * 8 + lane % 4 * 2,
+                                     i * 16 + lane / 4 + e / 2 * 8);
+          if (SWAPPED) {
+            store_shared(at, sum[i][j][e], sum[i][j][e + 1]);
+          } else {
+            store_shared_word(at, sum[i][j][e]);
+            store_shared_word(at + SUM_PITCH * 4, sum[i][j][e + 1]);
+          }
+        }
   }
 };
 
@@ -171,7 +185,7 @@ struct multiplier {
         v += __shfl_xor_sync(0xffffffffu, v, 1);
         v += __shfl_xor_sync(0xffffffffu, v, 2);
         if (lane % 4 == 0)
-          store_shared_word(to + sum_place(j, i * 8 + lane / 4), v);
+          store_shared_word(to + sum_of(j, i * 8 + lane / 4), v);
       }
   }
 };
@@ -216,7 +230,7 @@ struct multiplier {
         for (int lanes = CHUNKS; lanes < 32; lanes *= 2)
           v += __shfl_xor_sync(0xffffffffu, v, lanes);
         if (lane < CHUNKS)
-          store_shared_word(to + sum_place(j, lane * PIECE_K + e), v);
+          store_shared_word(to + sum_of(j, lane * PIECE_K + e), v);
       }
   }
 };

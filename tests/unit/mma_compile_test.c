@@ -63,6 +63,10 @@ static const struct asked problems[] = {
           "[k,n]") "acc=f32 epi{t=add(acc,res[m,n]); out=relu(t)}"},
     {"gemm_skinny",
      GEMM(31, 4096, 4096, "f32", "[m,k]", "[k,n]") "acc=f32 math=tf32"},
+    {"gemm_skinny",
+     GEMM(100352, 64, 256, "f16", "[m,k]",
+          "[n,k]") "acc=f32 epi{t=add(acc,bias[n]); u=add(t,res[m,n]); "
+                   "out=gelu_tanh(u)}"},
     {"gemm_skinny", GEMM(8, 1000, 2048, "f32", "[k,m]", "[n,k]") "acc=f32"},
     {"gemm_skinny", GEMM(3, 1001, 515, "f16", "[m,k]", "[n,k]") "acc=f32"},
 };
@@ -128,7 +132,7 @@ static void test_not_applicable(void **state) {
       {"gemm_mma", GEMM(64, 64, 64, "f32", "[m,k]", "[n,k]") "acc=f32"},
       {"gemm_mma",
        GEMM(64, 64, 64, "f32", "[m,k]", "[k,n]") "acc=f32 math=tf32"},
-      {"gemm_skinny", GEMM(65, 64, 64, "f16", "[m,k]", "[n,k]") "acc=f32"},
+      {"gemm_skinny", GEMM(65, 65, 64, "f16", "[m,k]", "[n,k]") "acc=f32"},
       {"gemm_skinny", GEMM(9, 64, 64, "f32", "[m,k]", "[n,k]") "acc=f32"},
       {"conv_mma",
        "conv/1 n=1 c=64 h=8 w=8 k=64 r=3 s=3 stride=1,1 pad=1,1,1,1 dil=1,1 "

@@ -269,6 +269,13 @@ static const struct {
     {"gemm_skinny",
      "gemm/1 batch=2 m=20 n=100 k=96 a=f16[batch,m,k] b=f16[batch,n,k] "
      "c=f32[batch,m,n]@(2100,102,1) acc=f32 epi{out=add(acc,row:f32[m])}"},
+    {"gemm_skinny", /* few columns: A streams */
+     GEMM(310, 40, 136, "f16", "[m,k]",
+          "[n,k]") "acc=f32 "
+                   "epi{t=add(acc,bias[n]); u=add(t,res[m,n]); "
+                   "out=gelu_tanh(u)}"},
+    {"gemm_skinny", GEMM(133, 23, 200, "bf16", "[k,m]", "[k,n]") "acc=f32"},
+    {"gemm_skinny", GEMM(140, 6, 77, "f32", "[m,k]", "[k,n]") "acc=f32"},
     {"conv_mma", CONV(1, 64, 9, 7, 40, 3, 3, 1, 1, "f16") RESIDUAL},
     {"conv_mma", CONV(2, 4, 15, 15, 24, 7, 7, 2, 3, "f16") RESIDUAL},
     {"conv_mma",
