@@ -19,8 +19,9 @@
 //    semaphore, which it sets back to zero).  Always in the same order, so that
 //    results do not change from run to run.
 // 5. The generated epilogue on OUT_PIECE neighbouring columns at a time, and
-//    the store.  Side operands of a thread's first piece are read before the
-//    sums meet.
+//    the store.  Side operands of a thread's first pieces are read before the
+//    sums meet; residuals were called to the L2 when the tile began (SIDE_LINE:
+//    elements of a line; see mma_epilogue.c).
 //
 // A is stored [m][k] or (A_TRANSPOSED) [k][m]; pitches are elements between rows
 // of what is stored.  BATCHED: many such products, each operand so many elements
@@ -84,6 +85,11 @@ constexpr int PANEL_AT = PERSIST                 ? RING_BYTES + SUM_ROOM
                          : RING_BYTES > SUM_ROOM ? RING_BYTES
                                                  : SUM_ROOM;
 constexpr int QUADS = MINOR / 4;
+// Pieces of which a thread reads the side operands together: latency counts
+// where residuals do, and a thread has several pieces.
+constexpr int AHEAD = SIDE_LINE && TILE_M * TILE_N >= 2 * OUT_PIECE * THREADS
+                          ? 2
+                          : 1;
 
 template <int V>
 DEVICE void add_slices(float (&v)[V], const u8 *sums, int major, int minor) {
@@ -239,13 +245,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
   u32 slot = ring;
   int at = 0; // turns of the panel that are done
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    // The tile of the result: `majors` rows, each in pieces of its columns.
+    const int start = tile * TILE_N, left = n - start;
+    const int here = left < TILE_N ? left : TILE_N;
+    const int majors = SWAPPED ? here : m, columns = SWAPPED ? m : n;
+    const int in_row = SWAPPED ? m / OUT_PIECE : TILE_N / OUT_PIECE;
+    const int pieces = majors * in_row;
+#if SIDE_LINE
+    if (part == 0) {
+      const int lines = ((SWAPPED ? m : here) + SIDE_LINE - 1) / SIDE_LINE;
+      const i64 from = SWAPPED ? OUT_START + (i64)start * pitch
+                               : OUT_START + start;
+      for (int i = threadIdx.x; i < majors * lines; i += THREADS)
+        prefetch_sides(from + (i64)(i / lines) * pitch +
+                       i % lines * SIDE_LINE EPILOGUE_ARGUMENTS);
+    }
+#endif
+
     // ---- the main loop
     sums.start();
     for (int turn = 0; turn < turns; turn++) {
       if (!whole && at == chunk) {
-        const int left = turns - turn;
+        const int more = turns - turn;
         __syncthreads();
-        FILL(turn, left < chunk ? left : chunk);
+        FILL(turn, more < chunk ? more : chunk);
         __syncthreads();
         at = 0;
       }
@@ -275,26 +298,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #else
     const int first = threadIdx.x, stride = THREADS;
 #endif
-    // The tile of the result: `majors` rows, each in pieces of its columns.
-    const int start = tile * TILE_N;
-    const int in_row = SWAPPED ? m / OUT_PIECE : TILE_N / OUT_PIECE;
-    const int majors = !SWAPPED             ? m
-                       : n - start < TILE_N ? n - start
-                                            : TILE_N;
-    const int pieces = majors * in_row, columns = SWAPPED ? m : n;
-    epilogue_sides<OUT_PIECE> next;
 #define PLACE(piece)                                                       \
   const int major = (piece) / in_row, minor = (piece) % in_row * OUT_PIECE; \
   const int row = SWAPPED ? start + major : major;                         \
   const int column = SWAPPED ? minor : start + minor;                      \
   const i64 place = OUT_START + (i64)row * pitch + column
-#define READ_SIDES(piece)                                              \
-  if ((piece) < pieces) {                                              \
-    PLACE(piece);                                                      \
-    if (column < columns) {                                            \
-      next.load_weights(place, POINT(row, column) EPILOGUE_ARGUMENTS); \
-      next.load_others(place, POINT(row, column) EPILOGUE_ARGUMENTS);  \
-    }                                                                  \
+    epilogue_sides<OUT_PIECE> sides[AHEAD];
+#define READ_SIDES(from)                                                      \
+  _Pragma("unroll") for (int i = 0; i < AHEAD; i++) {                         \
+    if ((from) + i * stride >= pieces) continue;                              \
+    PLACE((from) + i * stride);                                               \
+    if (column >= columns) continue;                                          \
+    sides[i].load_weights(place, POINT(row, column) EPILOGUE_ARGUMENTS);      \
+    sides[i].load_others(place, POINT(row, column) EPILOGUE_ARGUMENTS);       \
   }
     READ_SIDES(first);
 
@@ -318,23 +334,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 #endif
 
     // ---- epilogue
-    for (int piece = first; mine && piece < pieces; piece += stride) {
-      const epilogue_sides<OUT_PIECE> now = next;
-      READ_SIDES(piece + stride);
-      PLACE(piece);
-      if (column >= columns) continue;
-      float v[OUT_PIECE];
+    for (int next = first; mine && next < pieces; next += AHEAD * stride) {
+      if (next != first) {
+        READ_SIDES(next);
+      }
+#pragma unroll
+      for (int i = 0; i < AHEAD; i++) {
+        if (next + i * stride >= pieces) continue;
+        PLACE(next + i * stride);
+        if (column >= columns) continue;
+        float v[OUT_PIECE];
 #if CLUSTER
-      add_cluster(v, base + SUMS_AT, major, minor, rank, split);
+        add_cluster(v, base + SUMS_AT, major, minor, rank, split);
 #else
-      if (split > 1)
-        add_parts(v, parts, major, minor, split);
-      else
-        add_slices(v, shared + SUMS_AT, major, minor);
+        if (split > 1)
+          add_parts(v, parts, major, minor, split);
+        else
+          add_slices(v, shared + SUMS_AT, major, minor);
 #endif
-      epilogue_apply<OUT_PIECE>(v, now, true, place,
-                                POINT(row, column) EPILOGUE_ARGUMENTS);
-      store_vector<OUT_PIECE, OUT_PIECE>(out + place, v);
+        epilogue_apply<OUT_PIECE>(v, sides[i], true, place,
+                                  POINT(row, column) EPILOGUE_ARGUMENTS);
+        store_vector<OUT_PIECE, OUT_PIECE>(out + place, v);
+      }
     }
 #if CLUSTER
     // No block overwrites or leaves what another may still read.

@@ -50,8 +50,12 @@ static enum cuvil_status put_source(struct cuvil_emission *e,
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     CUVIL_TRY(cuvil_mma_append(before[i], &e->source));
   cuvil_emit_epilogue(e->query->problem, false, &e->source);
-  for (size_t i = 0; i < sizeof after / sizeof *after; i++)
+  for (size_t i = 0; i < sizeof after / sizeof *after; i++) {
     CUVIL_TRY(cuvil_mma_append(after[i], &e->source));
+    /* Behind the instructions, which it uses. */
+    if (i == 1)
+      cuvil_mma_side_words(e->query->problem, &s->view, &e->source);
+  }
   return cuvil_buf_status(&e->source);
 }
 
