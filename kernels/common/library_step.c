@@ -9,6 +9,7 @@
  */
 #include "kernels/common/library_step.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,16 @@ static bool take_statement(const struct matcher *m, int number) {
   const struct cuvil_statement *s = &m->problem->epilogue.statements[number];
   if (m->chain->activation != CUVIL_ACT_NONE) return false;
   if (s->output >= 0 && s->output != m->problem->output) return false;
+  /* The sum itself, scaled, before anything else: the library's alpha. */
+  if (s->op == CUVIL_OP_MUL && number == 0) {
+    int other = s->args[0].kind == CUVIL_TERM_ACC ? 1 : 0;
+    if (s->args[1 - other].kind != CUVIL_TERM_ACC ||
+        s->args[other].kind != CUVIL_TERM_CONSTANT ||
+        !isfinite(s->args[other].value))
+      return false;
+    m->chain->alpha = s->args[other].value;
+    return true;
+  }
   if (s->op == CUVIL_OP_ADD) {
     int other = is_chain(&s->args[0], number) ? 1 : 0;
     return is_chain(&s->args[1 - other], number) &&
@@ -64,7 +75,7 @@ static bool take_statement(const struct matcher *m, int number) {
 
 bool cuvil_chain_match(const struct cuvil_problem *problem, int channel,
                        struct cuvil_chain *out) {
-  *out = (struct cuvil_chain){-1, -1, CUVIL_ACT_NONE};
+  *out = (struct cuvil_chain){-1, -1, CUVIL_ACT_NONE, 1};
   struct matcher m = {problem, channel, out};
   for (int i = 0; i < problem->epilogue.count; i++)
     if (!take_statement(&m, i)) return false;

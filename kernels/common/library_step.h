@@ -6,12 +6,13 @@
 
 #include "kernels/common/emit.h"
 
-/* out = activation(acc + bias + residual), each part optional. */
+/* out = activation(alpha acc + bias + residual), each part optional. */
 enum cuvil_activation { CUVIL_ACT_NONE, CUVIL_ACT_RELU, CUVIL_ACT_GELU_TANH };
 struct cuvil_chain {
   int bias;     /* operand along the output's channel dimension; -1: none */
   int residual; /* operand laid out like the output; -1: none */
   enum cuvil_activation activation;
+  double alpha; /* 1: none */
 };
 /* True when the whole epilogue is such a chain: bias along dimension
  * `channel`, bias and residual of the output's type, no extra output. */

@@ -25,7 +25,7 @@ static bool is_tensor(const struct cuvil_operand *o, int d0, int d1, int d2,
 static bool can_fuse(const struct cuvil_problem *p, struct cuvil_chain *chain) {
   return p->operands[CUVIL_CONV_Y].dtype == p->operands[CUVIL_CONV_X].dtype &&
          cuvil_chain_match(p, CUVIL_CONV_DIM_K, chain) &&
-         chain->activation != CUVIL_ACT_GELU_TANH;
+         chain->activation != CUVIL_ACT_GELU_TANH && chain->alpha == 1;
 }
 
 static bool can_split(const struct cuvil_problem *p) {

@@ -1,10 +1,11 @@
 /* gemm_cublaslt.c - matrix products by cuBLASLt.
  *
- * Fused: bias, residual (as beta C) and relu or tanh gelu ride in the
- * library's own epilogue.  Any other epilogue, output layout or mix of types:
- * the library writes the fp32 product to workspace and a pointwise kernel does
- * the rest.  A point is an algorithm with its settings as the library lists
- * it; id = -1 leaves the choice to the library when the program is prepared.
+ * Fused: a scale (alpha), bias, residual (as beta C) and relu or tanh gelu ride
+ * in the library's own epilogue.  Any other epilogue, output layout or mix of
+ * types: the library writes the fp32 product to workspace and a pointwise
+ * kernel does the rest.  A point is an algorithm with its settings as the
+ * library lists it; id = -1 leaves the choice to the library when the program
+ * is prepared.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -159,6 +160,9 @@ static json_t *make_call(const struct cuvil_problem *p,
   if (chain) {
     json_t *name = json_string(epilogue_name(chain));
     if (json_object_set_new(call, "epilogue", name) != 0) goto fail;
+    if (chain->alpha != 1 &&
+        json_object_set_new(call, "alpha", json_real(chain->alpha)) != 0)
+      goto fail;
     if (chain->bias >= 0 &&
         json_object_set_new(call, "bias_dtype",
                             json_string(cuvil_dtype_name(c->dtype))) != 0)

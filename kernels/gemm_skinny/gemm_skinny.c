@@ -234,8 +234,13 @@ static double predict(const struct cuvil_query *query,
       fmin(flight / LATENCY,
            fmin(arch->memory_bytes_per_second / busy,
                 MOST_OF_ONE * arch->memory_bytes_per_second / arch->sms));
+  /* The result and what is read beside it share the memory with the weights. */
+  double beside = (double)cuvil_problem_bytes(query->problem) -
+                  (double)s.view.n * s.view.k * s.view.size * s.view.batch;
   double seconds =
-      fmax((weights + 0.6 * panel) / rate, inside_seconds(&s, arch, weights));
+      fmax((weights + 0.6 * panel) / rate +
+               0.7 * fmax(0, beside) / arch->memory_bytes_per_second,
+           inside_seconds(&s, arch, weights));
   /* Start, ramp, the panel's first read, sums and result. */
   seconds += s.pdl ? 1.6e-6 : 2.2e-6;
   double sums = (double)s.tile_m * s.tile_n * 4;

@@ -53,8 +53,7 @@ static enum cuvil_status put_source(struct cuvil_emission *e,
   for (size_t i = 0; i < sizeof after / sizeof *after; i++) {
     CUVIL_TRY(cuvil_mma_append(after[i], &e->source));
     /* Behind the instructions, which it uses. */
-    if (i == 1)
-      cuvil_mma_side_words(e->query->problem, &s->view, &e->source);
+    if (i == 1) cuvil_mma_side_words(e->query->problem, &s->view, &e->source);
   }
   return cuvil_buf_status(&e->source);
 }

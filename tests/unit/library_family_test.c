@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 /* cmocka wants the standard headers first. */
@@ -149,11 +150,51 @@ static void test_split_epilogue(void **state) {
   cuvil_program_destroy(program);
 }
 
+/* What is exactly the library's is left to it: the sum scaled first is alpha,
+ * a residual beta C.  A scale elsewhere, or the erf gelu, is not. */
+static void test_exact_epilogues(void **state) {
+  static const struct {
+    const char *epilogue, *name;
+    double alpha, beta;
+    int steps;
+  } cases[] = {
+      {"t=mul(acc,0.5); u=add(t,bias[n]); out=relu(u)", "relu_bias", 0.5, 0, 1},
+      {"t=mul(0.25,acc); u=add(t,res[m,n]); out=gelu_tanh(u)", "gelu", 0.25, 1,
+       1},
+      {"t=add(acc,bias[n]); out=mul(t,0.5)", "default", 0, 0, 2},
+      {"t=mul(acc,scale[n]); out=relu(t)", "default", 0, 0, 2},
+      {"t=add(acc,bias[n]); out=gelu_erf(t)", "default", 0, 0, 2},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct asked asked;
+    struct cuvil_config standard;
+    struct cuvil_program *program;
+    char text[256];
+    snprintf(text, sizeof text,
+             "gemm/1 m=4 n=8 k=8 a=f32[m,k] b=f32[n,k]:weight c=f32[m,n] "
+             "acc=f32 epi{%s}",
+             cases[i].epilogue);
+    ask(&asked, "gemm_cublaslt", text);
+    asked.family->default_config(&asked.query, &standard);
+    const json_t *call = call_of(&asked, &standard, &program);
+    const char *name = json_string_value(json_object_get(call, "epilogue"));
+    assert_string_equal(name ? name : "default", cases[i].name);
+    assert_true(json_real_value(json_object_get(call, "alpha")) ==
+                cases[i].alpha);
+    assert_true(json_real_value(json_object_get(call, "beta")) ==
+                cases[i].beta);
+    assert_int_equal(program->step_count, cases[i].steps);
+    cuvil_program_destroy(program);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_products),
       cmocka_unit_test(test_convolutions),
       cmocka_unit_test(test_split_epilogue),
+      cmocka_unit_test(test_exact_epilogues),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
