@@ -227,7 +227,11 @@ static double predict(const struct cuvil_query *query,
   double part = (double)cuvil_ceil_div(s.turns, s.split) * s.turn_k;
   double weights = share * tiles_each * s.tile_n * part * s.view.size;
   double panel = (double)share * s.view.m * part * s.view.size;
-  if (s.chunk < cuvil_ceil_div(s.turns, s.split)) panel *= tiles_each;
+  int64_t turns = cuvil_ceil_div(s.turns, s.split);
+  double refills = s.chunk < turns
+                       ? (double)cuvil_ceil_div(turns, s.chunk) * tiles_each - 1
+                       : 0;
+  if (s.chunk < turns) panel *= tiles_each;
   double narrow = s.view.b_vector < 4 ? 0.25 : 1;
   double flight = together * s.ring_bytes * narrow;
   double rate =
@@ -243,6 +247,7 @@ static double predict(const struct cuvil_query *query,
            inside_seconds(&s, arch, weights));
   /* Start, ramp, the panel's first read, sums and result. */
   seconds += s.pdl ? 1.6e-6 : 2.2e-6;
+  seconds += 3e-7 * refills; /* warps wait, copies go on */
   double sums = (double)s.tile_m * s.tile_n * 4;
   seconds +=
       tiles_each * (2e-7 + sums * (s.slice_k + 2) * together / 128 / CLOCK);
