@@ -36,9 +36,11 @@ struct cuvil_timer {
   struct cuvil_subject subject;
   double block_seconds;
   int max_runs;
+  struct cuvil_probe *probe;
   struct cuvil_gpu_stream *stream;
   struct cuvil_gpu_event *start, *middle, *resume, *end;
-  struct cuvil_gpu_graph *once, *twice; /* N and 2N runs; NULL: by events */
+  struct cuvil_gpu_graph *once, *twice; /* of N and of 2N runs */
+  bool looped;                          /* N and 2N runs; else by events */
   int runs;                             /* N */
   int replays;                          /* R */
   int next_rotation;                    /* of runs outside of graphs */
@@ -56,10 +58,13 @@ static enum cuvil_status time_single(struct cuvil_timer *t, int lead,
                                      double *out_seconds) {
   for (int i = 0; i < lead; i++)
     CUVIL_TRY(enqueue_next(t));
+  CUVIL_TRY(cuvil_probe_begin(t->probe, t->stream));
   CUVIL_TRY(cuvil_gpu_event_record(t->start, t->stream));
   CUVIL_TRY(enqueue_next(t));
   CUVIL_TRY(cuvil_gpu_event_record(t->end, t->stream));
-  CUVIL_TRY(cuvil_gpu_event_synchronize(t->end));
+  CUVIL_TRY(cuvil_probe_end(t->probe, t->stream));
+  CUVIL_TRY(t->probe ? cuvil_gpu_stream_synchronize(t->stream)
+                     : cuvil_gpu_event_synchronize(t->end));
   return cuvil_gpu_event_elapsed(t->start, t->end, out_seconds);
 }
 
@@ -121,21 +126,31 @@ static enum cuvil_status flush(struct cuvil_timer *t) {
                           : CUVIL_OK;
 }
 
+/* `times` replays of N or of 2N runs. */
+static enum cuvil_status replay(struct cuvil_timer *t, bool twice, int times) {
+  for (int i = 0; i < times && !t->subject.direct; i++)
+    CUVIL_TRY(cuvil_gpu_graph_launch(twice ? t->twice : t->once, t->stream));
+  int runs = t->subject.direct ? times * t->runs * (twice ? 2 : 1) : 0;
+  for (int i = 0; i < runs; i++)
+    CUVIL_TRY(enqueue_next(t));
+  return CUVIL_OK;
+}
+
 static enum cuvil_status time_graphs(struct cuvil_timer *t, int lead,
                                      double *out_once, double *out_twice) {
-  for (int i = 0; i < lead; i++)
-    CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
+  CUVIL_TRY(replay(t, true, lead));
+  CUVIL_TRY(cuvil_probe_begin(t->probe, t->stream));
   CUVIL_TRY(flush(t));
   CUVIL_TRY(cuvil_gpu_event_record(t->start, t->stream));
-  for (int i = 0; i < t->replays; i++)
-    CUVIL_TRY(cuvil_gpu_graph_launch(t->once, t->stream));
+  CUVIL_TRY(replay(t, false, t->replays));
   CUVIL_TRY(cuvil_gpu_event_record(t->middle, t->stream));
   CUVIL_TRY(flush(t));
   CUVIL_TRY(cuvil_gpu_event_record(t->resume, t->stream));
-  for (int i = 0; i < t->replays; i++)
-    CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
+  CUVIL_TRY(replay(t, true, t->replays));
   CUVIL_TRY(cuvil_gpu_event_record(t->end, t->stream));
-  CUVIL_TRY(cuvil_gpu_event_synchronize(t->end));
+  CUVIL_TRY(cuvil_probe_end(t->probe, t->stream));
+  CUVIL_TRY(t->probe ? cuvil_gpu_stream_synchronize(t->stream)
+                     : cuvil_gpu_event_synchronize(t->end));
   CUVIL_TRY(cuvil_gpu_event_elapsed(t->start, t->middle, out_once));
   return cuvil_gpu_event_elapsed(t->resume, t->end, out_twice);
 }
@@ -148,9 +163,11 @@ static enum cuvil_status time_graphs(struct cuvil_timer *t, int lead,
  * longer: their two parts never fit, block after block.  Then the mean of the
  * longer part is the time, as long as the parts are of one magnitude. */
 static bool slope(const struct cuvil_timer *t, bool last, double once,
-                  double twice, double *out_seconds) {
+                  double twice, double *out_seconds,
+                  enum cuvil_estimator *out_kind) {
   double runs = (double)t->runs * t->replays;
   double mean = twice / (2 * runs);
+  *out_kind = CUVIL_ESTIMATOR_SLOPE;
   *out_seconds = (twice - once) / runs;
   if (isfinite(*out_seconds) && *out_seconds > 0 && *out_seconds > 0.5 * mean &&
       *out_seconds < 1.2 * mean)
@@ -159,6 +176,7 @@ static bool slope(const struct cuvil_timer *t, bool last, double once,
       !(mean < 2 * once / runs))
     return false;
   *out_seconds = mean;
+  *out_kind = CUVIL_ESTIMATOR_MEAN;
   return true;
 }
 
@@ -166,11 +184,14 @@ static enum cuvil_status prepare_graphs(struct cuvil_timer *t) {
   double once, twice;
   t->runs = choose_runs(t);
   t->replays = 1;
-  CUVIL_TRY(capture(t, t->runs, &t->once));
-  CUVIL_TRY(capture(t, 2 * t->runs, &t->twice));
+  t->looped = true;
+  if (!t->subject.direct) {
+    CUVIL_TRY(capture(t, t->runs, &t->once));
+    CUVIL_TRY(capture(t, 2 * t->runs, &t->twice));
+  }
   /* The first replays upload the graphs.  What they then take says how many
    * replays a block needs: single runs were timed with their launch. */
-  CUVIL_TRY(cuvil_gpu_graph_launch(t->twice, t->stream));
+  CUVIL_TRY(replay(t, true, 1));
   CUVIL_TRY(time_graphs(t, 1, &once, &twice));
   t->estimate = twice / (2 * t->runs);
   t->replays = choose_replays(t);
@@ -205,6 +226,7 @@ enum cuvil_status cuvil_timer_create(struct cuvil_gpu *gpu,
   t->block_seconds =
       options && options->block_seconds > 0 ? options->block_seconds : 1e-3;
   t->max_runs = options && options->max_runs > 0 ? options->max_runs : 64;
+  t->probe = options ? options->probe : NULL;
   t->runs = t->replays = 1;
   CUVIL_TRY_GOTO(cuvil_gpu_stream_create(gpu, &t->stream));
   CUVIL_TRY_GOTO(cuvil_gpu_event_create(gpu, &t->start));
@@ -221,37 +243,59 @@ fail:
 }
 
 static enum cuvil_status try_block(struct cuvil_timer *t, int try,
-                                   double *out_seconds, bool *out_possible) {
-  if (!t->once) {
+                                   struct cuvil_block *out,
+                                   bool *out_possible) {
+  if (!t->looped) {
+    out->estimator = CUVIL_ESTIMATOR_EVENTS;
     CUVIL_TRY(
-        time_single(t, t->estimate > UNHURRIED_SECONDS ? 0 : 1, out_seconds));
-    *out_possible = isfinite(*out_seconds) && *out_seconds > 0;
+        time_single(t, t->estimate > UNHURRIED_SECONDS ? 0 : 1, &out->seconds));
+    *out_possible = isfinite(out->seconds) && out->seconds > 0;
     return CUVIL_OK;
   }
   double once, twice;
   CUVIL_TRY(time_graphs(t, (t->replays + 1) / 2 << try, &once, &twice));
-  *out_possible = slope(t, try + 1 == TRIES, once, twice, out_seconds);
+  *out_possible =
+      slope(t, try + 1 == TRIES, once, twice, &out->seconds, &out->estimator);
+  return CUVIL_OK;
+}
+
+static enum cuvil_status read_clocks(struct cuvil_timer *t,
+                                     struct cuvil_block *out) {
+  struct cuvil_gpu_clocks clocks;
+  cuvil_gpu_clocks(t->gpu, &clocks);
+  CUVIL_TRY(cuvil_probe_mhz(t->probe, &out->sm_mhz));
+  out->in_band = out->sm_mhz > 0;
+  if (!out->in_band) out->sm_mhz = clocks.sm_mhz;
+  out->power_watts = clocks.power_watts;
+  out->temperature = clocks.temperature;
+  out->throttle_reasons = clocks.throttle_reasons;
   return CUVIL_OK;
 }
 
 enum cuvil_status cuvil_timer_block(struct cuvil_timer *timer,
                                     struct cuvil_block *out) {
-  struct cuvil_gpu_clocks clocks;
-  double seconds = NAN;
-  *out = (struct cuvil_block){NAN, -1, -1};
+  struct cuvil_block block = {.seconds = NAN};
+  *out =
+      (struct cuvil_block){NAN, CUVIL_ESTIMATOR_SLOPE, -1, false, -1, -1, -1};
   for (int i = 0; i < TRIES; i++) {
     bool possible = false;
-    CUVIL_TRY(try_block(timer, i, &seconds, &possible));
+    CUVIL_TRY(try_block(timer, i, &block, &possible));
     if (!possible) continue;
-    cuvil_gpu_clocks(timer->gpu, &clocks);
-    *out =
-        (struct cuvil_block){seconds, clocks.sm_mhz, clocks.throttle_reasons};
+    CUVIL_TRY(read_clocks(timer, &block));
+    *out = block;
     return CUVIL_OK;
   }
   return CUVIL_FAIL(CU_ERR_CANDIDATE_FAILED,
                     "no believable time in %d tries (the last was %g s a run, "
                     "expected about %g s): is the GPU busy with other work?",
-                    TRIES, seconds, timer->estimate);
+                    TRIES, block.seconds, timer->estimate);
+}
+
+const char *cuvil_estimator_name(enum cuvil_estimator estimator) {
+  static const char *const names[CUVIL_ESTIMATORS] = {"slope", "mean",
+                                                      "events"};
+  return estimator >= 0 && estimator < CUVIL_ESTIMATORS ? names[estimator]
+                                                        : "unknown";
 }
 
 int cuvil_timer_runs(const struct cuvil_timer *timer) {
@@ -262,11 +306,10 @@ enum cuvil_status cuvil_timer_warm_up(struct cuvil_timer *timer,
                                       double seconds) {
   double until = cuvil_now() + seconds;
   while (cuvil_now() < until) {
-    for (int i = 0; i < timer->replays; i++) {
-      CUVIL_TRY(timer->twice
-                    ? cuvil_gpu_graph_launch(timer->twice, timer->stream)
-                    : enqueue_next(timer));
-    }
+    if (timer->looped)
+      CUVIL_TRY(replay(timer, true, timer->replays));
+    else
+      CUVIL_TRY(enqueue_next(timer));
     CUVIL_TRY(cuvil_gpu_stream_synchronize(timer->stream));
   }
   return CUVIL_OK;

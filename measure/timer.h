@@ -12,11 +12,15 @@
  *
  * Runs over 1 ms are timed one by one by event pairs, each with the next set
  * of addresses.
+ *
+ * A subject that cannot be captured, because it launches a graph itself, is
+ * enqueued run by run in the graphs' place; then what launching it costs the
+ * GPU is part of its time.
  */
 #ifndef CUVIL_MEASURE_TIMER_H_
 #define CUVIL_MEASURE_TIMER_H_
 
-#include "gpu/gpu.h"
+#include "measure/probe.h"
 
 #define CUVIL_METHOD_VERSION 2 /* bump when times change meaning */
 
@@ -29,14 +33,30 @@ struct cuvil_subject {
    * the timed part.  Then the longer graph has at most K runs, so that no copy
    * is read twice in it. */
   enum cuvil_status (*flush)(void *user, struct cuvil_gpu_stream *stream);
+  bool direct; /* launches graphs of its own: never captured */
 };
 struct cuvil_timer_options {
   double block_seconds; /* 0: 1e-3; a block takes about 1.5 of it, or a run */
   int max_runs;         /* N at most (the rotations at least); 0: 64 */
+  /* Reads the SM clock around the timed part; borrowed.  NULL: NVML's word,
+   * which is of the moment after. */
+  struct cuvil_probe *probe;
 };
+/* What a block's time is. */
+enum cuvil_estimator {
+  CUVIL_ESTIMATOR_SLOPE,  /* between N and 2N runs */
+  CUVIL_ESTIMATOR_MEAN,   /* of the longer part: the parts did not fit */
+  CUVIL_ESTIMATOR_EVENTS, /* one run between two events */
+  CUVIL_ESTIMATORS
+};
+const char *cuvil_estimator_name(enum cuvil_estimator estimator); /* static */
 struct cuvil_block {
-  double seconds;           /* of one run */
-  int sm_mhz;               /* just after it; -1: not known */
+  double seconds; /* of one run */
+  enum cuvil_estimator estimator;
+  double sm_mhz;            /* -1: not known */
+  bool in_band;             /* sm_mhz is the probe's */
+  double power_watts;       /* just after it; -1: not known */
+  double temperature;       /* degrees Celsius; -1: not known */
   int64_t throttle_reasons; /* NVML's mask; -1: not known */
 };
 struct cuvil_timer;

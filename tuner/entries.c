@@ -178,7 +178,7 @@ static enum cuvil_status flush(void *user, struct cuvil_gpu_stream *stream) {
 enum cuvil_status cuvil_entry_timer(struct cuvil_entry *entry) {
   struct cuvil_worker *worker = entry->worker;
   struct cuvil_subject subject = {entry, enqueue, worker->rotations,
-                                  worker->flushes ? flush : NULL};
+                                  worker->flushes ? flush : NULL, false};
   if (entry->timer) return CUVIL_OK;
   return cuvil_timer_create(worker->gpu, &subject, NULL, &entry->timer);
 }

@@ -195,7 +195,7 @@ static enum cuvil_status enqueue(void *user, int rotation,
 static struct cuvil_timer *make(double run, int rotations) {
   struct cuvil_timer *timer;
   sim_reset(run, rotations);
-  struct cuvil_subject subject = {&sim, enqueue, rotations, NULL};
+  struct cuvil_subject subject = {&sim, enqueue, rotations, NULL, false};
   assert_int_equal(sim_timer_create(NULL, &subject, NULL, &timer), CUVIL_OK);
   return timer;
 }
@@ -212,7 +212,9 @@ static void fixed_costs_fall_out(void **state) {
       /* A long run's own launch is all that may be left. */
       double slack = runs[i] > 1e-2 ? LAUNCH_COST : 1e-9 * runs[i];
       assert_true(fabs(block.seconds - runs[i]) <= slack + 1e-12);
-      assert_int_equal(block.sm_mhz, 1980);
+      assert_true(block.sm_mhz == 1980 && !block.in_band);
+      assert_int_equal(block.estimator, timer->looped ? CUVIL_ESTIMATOR_SLOPE
+                                                      : CUVIL_ESTIMATOR_EVENTS);
       assert_int_equal(block.throttle_reasons, 4);
       assert_int_equal(sim.jumps, 0);
       assert_true(sim.block_max < 4e-3 + 5.1 * rotations * runs[i]);
@@ -264,7 +266,7 @@ static enum cuvil_status count_flush(void *user,
 static void a_flush_precedes_both_replays(void **state) {
   (void)state;
   sim_reset(2e-6, 64);
-  struct cuvil_subject subject = {&sim, enqueue, 64, count_flush};
+  struct cuvil_subject subject = {&sim, enqueue, 64, count_flush, false};
   struct cuvil_timer *timer;
   struct cuvil_block block;
   assert_int_equal(sim_timer_create(NULL, &subject, NULL, &timer), CUVIL_OK);
@@ -274,6 +276,42 @@ static void a_flush_precedes_both_replays(void **state) {
   assert_int_equal(sim_timer_block(timer, &block), CUVIL_OK);
   assert_int_equal(flushes, 2);
   sim_timer_destroy(timer);
+}
+
+/* A subject that launches graphs of its own: what a run costs to launch stays
+ * in its time, and nothing is captured. */
+static void a_direct_subject_is_not_captured(void **state) {
+  (void)state;
+  sim_reset(2e-4, 3);
+  struct cuvil_subject subject = {&sim, enqueue, 3, NULL, true};
+  struct cuvil_timer *timer;
+  struct cuvil_block block;
+  assert_int_equal(sim_timer_create(NULL, &subject, NULL, &timer), CUVIL_OK);
+  assert_null(timer->once);
+  assert_int_equal(sim_timer_block(timer, &block), CUVIL_OK);
+  assert_true(fabs(block.seconds - 2e-4) < 1e-9);
+  assert_int_equal(block.estimator, CUVIL_ESTIMATOR_SLOPE);
+  assert_int_equal(sim.jumps, 0);
+  assert_int_equal(sim_timer_warm_up(timer, 1e-3), CUVIL_OK);
+  sim_timer_destroy(timer);
+  assert_int_equal(sim.live, 0);
+}
+
+/* Longer chains in another rhythm: no two parts fit, and the block says that
+ * its time is a mean. */
+static void parts_that_do_not_fit_give_a_mean(void **state) {
+  (void)state;
+  double seconds;
+  enum cuvil_estimator kind;
+  struct cuvil_timer timer = {.runs = 10, .replays = 2};
+  assert_true(slope(&timer, false, 20e-6, 40e-6, &seconds, &kind));
+  assert_int_equal(kind, CUVIL_ESTIMATOR_SLOPE);
+  assert_true(fabs(seconds - 1e-6) < 1e-12);
+  assert_false(slope(&timer, false, 20e-6, 60e-6, &seconds, &kind));
+  assert_true(slope(&timer, true, 20e-6, 60e-6, &seconds, &kind));
+  assert_int_equal(kind, CUVIL_ESTIMATOR_MEAN);
+  assert_true(fabs(seconds - 1.5e-6) < 1e-12);
+  assert_false(slope(&timer, true, 0, 60e-6, &seconds, &kind));
 }
 
 static void every_failing_call_is_passed_on(void **state) {
@@ -287,7 +325,7 @@ static void every_failing_call_is_passed_on(void **state) {
     sim_timer_destroy(timer);
     assert_true(calls > 10);
     for (int n = 1; n <= calls; n++) {
-      struct cuvil_subject subject = {&sim, enqueue, 3, NULL};
+      struct cuvil_subject subject = {&sim, enqueue, 3, NULL, false};
       sim_reset(runs[i], 3);
       sim.fail_at = n;
       enum cuvil_status status = sim_timer_create(NULL, &subject, NULL, &timer);
@@ -319,6 +357,8 @@ int main(void) {
       cmocka_unit_test(every_set_is_in_the_graph),
       cmocka_unit_test(impossible_times_are_measured_again),
       cmocka_unit_test(a_flush_precedes_both_replays),
+      cmocka_unit_test(a_direct_subject_is_not_captured),
+      cmocka_unit_test(parts_that_do_not_fit_give_a_mean),
       cmocka_unit_test(every_failing_call_is_passed_on),
       cmocka_unit_test(warm_up_runs_the_subject),
   };
